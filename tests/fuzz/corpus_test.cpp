@@ -24,6 +24,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Target{"gguf", fuzz_gguf}, Target{"torch", fuzz_torch, {"tests/formats/data/torch"}},
                     Target{"blocks", fuzz_blocks}, Target{"config", fuzz_config}, Target{"quantized", fuzz_quantized},
                     Target{"tokenizer", fuzz_tokenizer}, Target{"import", fuzz_import, {"tests/plan/data/imports"}},
+                    Target{"published", fuzz_published},
                     Target{"jinja", fuzz_jinja, {"tests/text/data/chat_templates"}}, Target{"trace", fuzz_trace},
                     Target{"form", fuzz_form}, Target{"message", fuzz_message}),
     [](const auto& test) { return test.param.name; });

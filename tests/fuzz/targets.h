@@ -15,6 +15,7 @@ void fuzz_config(Bytes input);     // config.json
 void fuzz_quantized(Bytes input);  // config.json and the codes of a matrix
 void fuzz_tokenizer(Bytes input);  // tokenizer.json, and texts to and fro
 void fuzz_import(Bytes input);     // another program's configuration: JSON, YAML or a script
+void fuzz_published(Bytes input);  // a table of published runs, read and planned
 void fuzz_jinja(Bytes input);      // a template, rendered
 void fuzz_trace(Bytes input);      // a measured trace.json, drawn
 void fuzz_form(Bytes input);       // a form of a request, compiled and followed; an answer's calls

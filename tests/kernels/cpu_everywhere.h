@@ -117,10 +117,4 @@ inline double rounding_of(DType dtype) {
   }
 }
 
-inline std::string shape_name(const Shape& shape) {
-  std::string name;
-  for (const int64_t dim : shape.dims()) name += (name.empty() ? "" : "x") + std::to_string(dim);
-  return name;
-}
-
 }  // namespace weft

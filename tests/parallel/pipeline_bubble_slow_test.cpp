@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "parallel/schedule_formulas.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/pipeline/check_schedule.h"

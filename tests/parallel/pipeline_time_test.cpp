@@ -1,5 +1,6 @@
 // The bubble of each schedule by a clock that only work and messages move: the executor, its messages and their order
 // as they are, and no chance in it.
+#include "parallel/schedule_formulas.h"
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
 #include "weft/parallel/pipeline/check_schedule.h"

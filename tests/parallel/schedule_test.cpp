@@ -2,6 +2,7 @@
 // as its authors say.
 #include "weft/parallel/pipeline/schedule.h"
 
+#include "parallel/schedule_formulas.h"
 #include "weft/base/error.h"
 #include "weft/parallel/pipeline/check_schedule.h"
 

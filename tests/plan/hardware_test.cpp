@@ -56,6 +56,9 @@ TEST(HardwareTest, MistakesAreNamed) {
   EXPECT_NE(with("launch_us", "launch_ms").find("device.launch_us"), std::string::npos);
   EXPECT_NE(with("gib = 80", "gib = -3").find("memory.gib"), std::string::npos);
   EXPECT_NE(with("tile = [128, 128]", "tile = [128]").find("matmul.tile"), std::string::npos);
+  // 132 and 128, were they cut to 32 bits.
+  EXPECT_NE(with("cores = 132", "cores = 4294967428").find("device.cores = 4294967428"), std::string::npos);
+  EXPECT_NE(with("tile = [128, 128]", "tile = [4294967424, 128]").find("from 1 to 65536"), std::string::npos);
   EXPECT_NE(with("bf16 = [989, 0.8]", "bf16 = [989, 8]").find("matmul.bf16"), std::string::npos);
   EXPECT_NE(with("devices = 8", "devices = 8\ncolour = 3").find("node.colour"), std::string::npos);
   const std::string list = fmt::format("there are {}, or write a .toml file", fmt::join(hardware_names(), ", "));

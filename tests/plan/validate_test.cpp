@@ -54,6 +54,81 @@ TEST(ValidateTest, RowsThatCannotBeComparedSayWhy) {
   EXPECT_NE(why("1,1,128", "1,1,127").find("global_batch"), std::string::npos);
 }
 
+// Each of these once ended the program, ran for as long as one liked, or was taken for something else.
+TEST(ValidateTest, ImpossibleFiguresAreRefusedByName) {
+  struct Case {
+    const char *from, *to;
+    std::vector<const char*> words;
+  };
+  const Case cases[] = {
+      {"a, note", "zero1 within 0.5", {"zero1 within", "from 1 to 65536"}},
+      {"a, note", "zero1 within 2.5", {"zero1 within 2.5", "whole number"}},
+      {"a, note", "zero1 within a node", {"zero1 within", "from 1 to 65536"}},
+      {"a, note", "-5 Gbps node", {"-5 Gbps node", "from 1 to"}},
+      {"64,8,8,4,2", "64,8,0,4,2", {"dp = \"0\"", "from 1 to 65536"}},
+      {"64,8,8,4,2", "0,8,8,4,2", {"n_gpus = \"0\"", "from 1 to 65536"}},
+      {"64,8,8,4,2", "4294967360,8,8,4,2", {"n_gpus = \"4294967360\"", "from 1 to 65536"}},
+      {"64,8,8,4,2", "64,8,,4,2", {"the mesh has 8 ranks, the run 64"}},
+      {"64,8,8,4,2", "64,8,65536,65536,65536", {"the mesh has 281474976710656 ranks"}},
+      {"64,8,8,4,2", ",8,8,4,2", {"n_gpus is empty"}},
+      {"64,8,8,4,2", "64,0,8,4,2", {"gpus_per_node = \"0\""}},
+      {",1,1,,1,1,128", ",1,0,,1,1,128", {"ep = \"0\"", "from 1 to 65536"}},
+      {",1,1,,1,1,128", ",1,16,,1,1,128", {"ep 16 does not divide dp x cp = 8"}},
+      {",1,1,,1,1,128", ",1,1,100000000,1,1,128", {"vpp = \"100000000\"", "from 1 to 64"}},
+      {",1,1,,1,1,128", ",1,1,32,1,1,128", {"pp 2 x vpp 32", "32 layers"}},
+      {",1,1,,1,1,128", ",1,1,,9,1,128", {"zero = \"9\"", "from 0 to 3"}},
+      {",1,1,,1,1,128", ",1,1,,1,-1,128", {"micro_batch = \"-1\"", "from 1 to 1024"}},
+      {",1,1,,1,1,128", ",1,1,,1,1,many", {"global_batch = \"many\"", "a whole number"}},
+      {"8192,,,", "8192.5,,,", {"seq = \"8192.5\"", "a whole number"}},
+      {",1,1,,1,1,128", ",1,1,,1,1024,8192", {"1024 x 8192 tokens", "more than is simulated"}},
+      {"8192,,,", "8192,4,9,", {"topk = \"9\"", "from 1 to 4"}},
+      {"8.0,32,", "8.0,100000000,", {"layers = \"100000000\"", "from 1 to 1024"}},
+      {"bf16,4.0", "bf16,nan", {"measured_step_s = \"nan\"", "from 0 to"}},
+      {"bf16,4.0", "bf16,1e-300", {"a step of 1e-300 s"}},
+  };
+  for (const auto& [from, to, words] : cases) {
+    std::string row = kRow;
+    row.replace(row.find(from), std::string(from).size(), to);
+    const ReadRun read = read_run(rows_of(row).at(0));
+    EXPECT_FALSE(read.run) << to;
+    for (const char* word : words)
+      EXPECT_NE(read.why_not.find(word), std::string::npos) << to << ": " << read.why_not;
+  }
+}
+
+TEST(ValidateTest, DevicesHaveTheNamesOfTheCatalogue) {
+  const auto read = [](const std::string& gpu) {
+    std::string row = kRow;
+    row.replace(row.find("H100-SXM"), 8, gpu);
+    return read_run(rows_of(row).at(0));
+  };
+  for (const std::string& name : hardware_names()) {
+    const ReadRun run = read(name);
+    ASSERT_TRUE(run.run) << run.why_not;
+    EXPECT_EQ(run.run->cluster.hardware.name, name);
+  }
+  for (const auto& [gpu, name] : {std::pair("V100-32", "v100-sxm"),
+                                  {"A100-80", "a100-80"},
+                                  {"RTX4090", "rtx4090"},
+                                  {"H100-96GB-HBM2e-500W", "h100-96gb-500w"}})
+    EXPECT_EQ(read(gpu).run.value().cluster.hardware.name, name);
+  // A table is data: what it names is not opened as a file.
+  for (const char* gpu : {"H100", "mine.toml"}) {
+    const std::string why = read(gpu).why_not;
+    EXPECT_NE(why.find(fmt::format("gpu = \"{}\"", gpu)), std::string::npos) << why;
+    EXPECT_NE(why.find("h100-sxm, h200"), std::string::npos) << why;
+  }
+}
+
+// Numbers as spreadsheets write them.
+TEST(ValidateTest, NumbersMayHaveSpacesAndZerosBehindThePoint) {
+  std::string row = kRow;
+  row.replace(row.find("64,8,8,4,2"), 10, " 64 ,8,8.0,4,2");
+  const ReadRun read = read_run(rows_of(row).at(0));
+  ASSERT_TRUE(read.run) << read.why_not;
+  EXPECT_EQ(read.run->recipe.mesh.shape, (MeshShape{.pp = 2, .shard = 8, .tp = 4}));
+}
+
 // The example with other words in it.
 MeasuredRun run_with(std::initializer_list<std::pair<std::string, std::string>> changes) {
   std::string row = kRow;

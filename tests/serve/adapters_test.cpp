@@ -249,6 +249,16 @@ TEST_F(AdapterRoutesTest, NoRequestNamesAFile) {
   EXPECT_EQ(models(), (std::vector<std::string>{"test-model", "an-adapter"}));
 }
 
+TEST_F(AdapterRoutesTest, AnErrorNamesWhatWasSent) {
+  for (const auto& [body, param] : std::initializer_list<std::pair<nlohmann::json, std::string>>{
+           {{{"lora_name", "nosuch"}}, "lora_name"},
+           {{{"lora_name", "nosuch"}, {"lora_path", "neither"}}, "lora_path"}}) {
+    const auto error = nlohmann::json::parse(server_.post("/v1/load_lora_adapter", body).body)["error"];
+    EXPECT_EQ(error["param"], param);
+    EXPECT_NE(error["message"].get<std::string>().find(param + " is the name"), std::string::npos) << error;
+  }
+}
+
 TEST(AdapterRoutesOfFixedServerTest, RefuseToLoad) {
   TestServer server;
   for (const char* route : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"})

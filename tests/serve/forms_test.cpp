@@ -125,6 +125,25 @@ TEST_F(FormsTest, EveryWayToAskForAFormIsKept) {
   });
 }
 
+TEST_F(FormsTest, LongOnesAreRefusedByTheirName) {
+  const std::string text(70'000, 'a');
+  const json schema = {{"type", "string"}, {"description", text}};
+  with_server(api::ToolFormat::hermes, [&] {
+    for (const auto& [fields, name] :
+         {std::pair<json, const char*>{{{"guided_regex", text}}, "guided_regex has 70000 bytes and 65536"},
+          {{{"structured_outputs", {{"grammar", text}}}}, "structured_outputs.grammar has 70000 bytes"},
+          {{{"guided_json", schema}}, "guided_json has 700"},
+          {{{"response_format", {{"type", "json_schema"}, {"json_schema", {{"name", "p"}, {"schema", schema}}}}}},
+           "response_format.json_schema.schema has 700"}}) {
+      json body = fields;
+      body["prompt"] = "x";
+      const bench::HttpResult result = post("/v1/completions", body);
+      EXPECT_EQ(result.status, 400) << name;
+      EXPECT_NE(result.body.find(name), std::string::npos) << result.body;
+    }
+  });
+}
+
 TEST_F(FormsTest, OfAnthropicAreKept) {
   with_server(api::ToolFormat::hermes, [&] {
     const json format = {{"type", "json_schema"}, {"schema", kSchema}};

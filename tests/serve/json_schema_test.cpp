@@ -430,7 +430,9 @@ INSTANTIATE_TEST_SUITE_P(
         RefusedSchema{"ManyPatterns",
                       R"({"patternProperties": {"a": {}, "b": {}, "c": {}, "d": {}, "e": {}, "f": {}, "g": {}}})",
                       "over 64 kinds"},
-        RefusedSchema{"LongString", R"({"type": "string", "minLength": 20000})", "counts to"}),
+        RefusedSchema{"LongString", R"({"type": "string", "minLength": 20000})", "minLength counts to 20000,"},
+        RefusedSchema{"EndlessString", R"({"type": "string", "minLength": 2000000000})",
+                      "minLength counts to 2000000000,"}),
     [](const auto& test) { return test.param.name; });
 
 TEST_P(RefusedSchemas, AreToldWhy) {

@@ -33,8 +33,8 @@ auto fields_of(const EngineLimits& x) {
   return std::tie(a, b, c, d);
 }
 auto fields_of(const EngineStats& x) {
-  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = x;
-  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o);
+  const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = x;
+  return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
 }
 auto fields_of(const Finish& x) {
   const auto& [reason, stop, error, retry, usage, times] = x;

@@ -116,6 +116,7 @@ TEST(MetricsTest, CountWhatWasDone) {
         "vllm:e2e_request_latency_seconds_bucket{model_name=\"test-model\",le=\"+Inf\"} 2\n",
         "vllm:num_requests_running{model_name=\"test-model\"} 0\n", "# TYPE vllm:kv_cache_usage_perc gauge\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line;
+  EXPECT_EQ(text.find("swapped"), std::string::npos);  // no request's cache ever leaves for the host
 }
 
 }  // namespace

@@ -109,5 +109,16 @@ TEST(RecipeReferenceTest, DefaultsAreTheProgramsOwn) {
   EXPECT_GT(num_compared, 70);
 }
 
+// Figures of 32 bits are written with the digits that they need, and read back the same.
+TEST(RecipeReferenceTest, DefaultsAreWrittenShort) {
+  Toml toml = Toml::parse("[data]\ntrain = \"x\"\n[train]\nglobal_batch = 8\n", "recipe.toml");
+  const Recipe recipe = read_recipe(toml);
+  EXPECT_NE(recipe.text.find("\nnorm_eps = 1e-05\n"), std::string::npos) << recipe.text;
+  Toml again = Toml::parse(recipe.text, "again.toml");
+  EXPECT_EQ(read_recipe(again).model.norm_eps, recipe.model.norm_eps);
+  for (const auto& [key, value] : Known().defaults)
+    EXPECT_EQ(value.find("99999"), std::string::npos) << key << " = " << value;
+}
+
 }  // namespace
 }  // namespace weft

@@ -13,7 +13,11 @@ namespace {
 
 nlohmann::json write_and_parse(const std::vector<const Tracer*>& tracers) {
   const TempFolder folder;
-  write_trace(FileSystem::real(), folder.path("trace.json"), tracers);
+  int64_t origin = INT64_MAX;
+  for (const Tracer* tracer : tracers) origin = std::min(origin, tracer->first_ns());
+  std::vector<std::string> ranks;
+  for (const Tracer* tracer : tracers) ranks.push_back(tracer->to_json(origin));
+  write_trace(FileSystem::real(), folder.path("trace.json"), ranks);
   return nlohmann::json::parse(slurp(folder.path("trace.json")))["traceEvents"];
 }
 

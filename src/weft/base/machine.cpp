@@ -49,7 +49,7 @@ void read_topology(Machine& m) {
   if (hwloc_topology_load(topology) != 0) return;
   const auto count = [&](hwloc_obj_type_t type) { return std::max(0, hwloc_get_nbobjs_by_type(topology, type)); };
   m.packages = count(HWLOC_OBJ_PACKAGE), m.numa_nodes = count(HWLOC_OBJ_NUMANODE);
-  m.cores = count(HWLOC_OBJ_CORE), m.hardware_threads = count(HWLOC_OBJ_PU);
+  m.cores = count(HWLOC_OBJ_CORE);
   m.l1d_bytes = cache_bytes(topology, HWLOC_OBJ_L1CACHE);
   m.l2_bytes = cache_bytes(topology, HWLOC_OBJ_L2CACHE);
   m.l3_bytes = cache_bytes(topology, HWLOC_OBJ_L3CACHE);

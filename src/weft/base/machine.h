@@ -8,7 +8,7 @@ namespace weft {
 
 struct Machine {
   std::string host, cpu;  // "AMD EPYC 9965"
-  int packages = 0, numa_nodes = 0, cores = 0, hardware_threads = 0;
+  int packages = 0, numa_nodes = 0, cores = 0;
   int usable_threads = 0;                             // that this process may run on
   int64_t l1d_bytes = 0, l2_bytes = 0, l3_bytes = 0;  // of one cache
   int64_t memory_bytes = 0, available_bytes = 0;

@@ -41,8 +41,9 @@ class Toml {
   bool has_section(std::string_view section) const;  // some key below it is there
   const std::string& source() const { return source_; }
 
-  // T: bool, int64_t, int, double, std::string, std::vector<int64_t>, std::vector<double>, std::vector<std::string>.
-  // An integer is a valid double; nothing else is converted. A default becomes part of the resolved recipe.
+  // T: bool (not of require), int64_t, int, double, std::string, std::vector<int64_t>, std::vector<double>,
+  // std::vector<std::string>. An integer is a valid double; nothing else is converted. A default becomes part of the
+  // resolved recipe.
   template <class T>
   T get(std::string_view key, T otherwise);
   template <class T>

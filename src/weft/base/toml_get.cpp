@@ -292,7 +292,6 @@ template std::string Toml::get<std::string>(std::string_view, std::string);
 template std::vector<int64_t> Toml::get<std::vector<int64_t>>(std::string_view, std::vector<int64_t>);
 template std::vector<double> Toml::get<std::vector<double>>(std::string_view, std::vector<double>);
 template std::vector<std::string> Toml::get<std::vector<std::string>>(std::string_view, std::vector<std::string>);
-template bool Toml::require<bool>(std::string_view);
 template int64_t Toml::require<int64_t>(std::string_view);
 template double Toml::require<double>(std::string_view);
 template std::string Toml::require<std::string>(std::string_view);

@@ -12,7 +12,6 @@ namespace weft {
 
 // The types of metadata values; the numbers are those of the file format.
 enum class GgufType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
-std::string_view name_of(GgufType type);
 
 // A value of the metadata, checked when the file was opened: a view, valid while the file is open. A getter of
 // another type throws Error naming the file, the key, what was expected and what is there.

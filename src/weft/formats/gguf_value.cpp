@@ -8,14 +8,12 @@ namespace weft {
 namespace {
 
 struct TypeRow {
-  std::string_view name, phrase;
+  std::string_view phrase;
   uint64_t bytes;
 };
 constexpr TypeRow kValueTypes[] = {
-    {"u8", "a u8", 1},         {"i8", "an i8", 1},       {"u16", "a u16", 2},  {"i16", "an i16", 2},
-    {"u32", "a u32", 4},       {"i32", "an i32", 4},     {"f32", "an f32", 4}, {"bool", "a bool", 1},
-    {"string", "a string", 0}, {"array", "an array", 0}, {"u64", "a u64", 8},  {"i64", "an i64", 8},
-    {"f64", "an f64", 8},
+    {"a u8", 1},   {"an i8", 1},    {"a u16", 2},    {"an i16", 2}, {"a u32", 4},  {"an i32", 4}, {"an f32", 4},
+    {"a bool", 1}, {"a string", 0}, {"an array", 0}, {"a u64", 8},  {"an i64", 8}, {"an f64", 8},
 };
 
 const TypeRow& row_of(GgufType type) { return kValueTypes[size_t(type)]; }
@@ -48,8 +46,6 @@ uint64_t encoded_array_size(Bytes rest, const std::string& where, int depth) {
 }
 
 }  // namespace
-
-std::string_view name_of(GgufType type) { return row_of(type).name; }
 
 uint64_t gguf::fixed_size(GgufType type) { return row_of(type).bytes; }
 

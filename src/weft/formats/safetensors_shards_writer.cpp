@@ -56,7 +56,7 @@ void SafetensorsShardsWriter::refuse_other_model() const {
 void SafetensorsShardsWriter::open_shard() {
   const Shard& shard = shards_[current_];
   const std::string path = join_path(folder_, shard.name) + ".tmp";
-  remove_file(fs_, path);  // left by a crash
+  make_way(fs_, path);
   writer_.emplace(fs_, path, shard.tensors, metadata_);
   left_ = shard.bytes;
 }

@@ -1,6 +1,7 @@
 // Hardware: from TOML to figures in bytes, seconds and FLOPs.
 #include "weft/plan/hardware.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "weft/base/error.h"
@@ -111,10 +112,13 @@ Hardware read_hardware(Toml& toml) {
   h.memory_bytes_per_s = kGiga * figure(toml, "memory.gb_s", 1, 1e6);
   h.memory_reached = figure(toml, "memory.reached", 0.01, 1);
   h.launch_s = kMicro * figure(toml, "device.launch_us", 0, 1e4);
-  h.cores = int(toml.require<int64_t>("device.cores"));
+  h.cores = toml.require<int>("device.cores");
   if (h.cores < 1) toml.reject("device.cores", "write how many tiles of a product are computed at a time");
   const auto tile = toml.require<std::vector<int64_t>>("matmul.tile");
-  if (tile.size() != 2 || tile[0] < 1 || tile[1] < 1) toml.reject("matmul.tile", "write two sizes, as in [128, 128]");
+  constexpr int64_t kMostTile = 1 << 16;
+  const bool is_tile =
+      tile.size() == 2 && std::ranges::all_of(tile, [](int64_t n) { return n >= 1 && n <= kMostTile; });
+  if (!is_tile) toml.reject("matmul.tile", fmt::format("write two sizes from 1 to {}, as in [128, 128]", kMostTile));
   h.tile_m = int(tile[0]), h.tile_n = int(tile[1]);
   h.sustained = figure(toml, "matmul.sustained", 0.01, 1);
   h.half_depth = figure(toml, "matmul.half_depth", 0, 1e5);

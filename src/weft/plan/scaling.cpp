@@ -26,8 +26,8 @@ void plan_point(SearchRequest request, ScalePoint& point) {
     const Candidate& best = found.ranked.front();
     point.layout = describe_layout(best.recipe);
     point.step_s = best.plan.step_s, point.tokens_per_s = best.plan.tokens_per_s, point.mfu = best.plan.mfu;
-  } catch (const UsageError&) {
-    point.why_not = fmt::format("no layout divides {} rows", point.global_batch);
+  } catch (const UsageError& e) {
+    point.why_not = e.what();
   }
 }
 

@@ -19,8 +19,9 @@ struct ContinuousOptions {
   int64_t block_tokens = 16;
   std::optional<RowFormat> kv_format = {};  // none: numbers in the model's dtype; of the draft's cache too
   int64_t max_running = 64;                 // at most tokens_per_step
-  // Of a model with states, beside those of all that run; none: as many as kv_bytes hold, or as guesses need and one
-  // more to each that runs.
+  // For models with recurrent states: how many there are for kept prefixes and for guesses, beside one for each
+  // running request. none: as many as kv_bytes hold; with kv_blocks, for each running request those of its guesses
+  // and one more.
   std::optional<int64_t> kept_states = {};
   int64_t tokens_per_step = 256;
   int64_t max_waiting = 256;

@@ -40,7 +40,7 @@ struct EngineLimits {
 
 // A moment of the engine. Counts named `*_total` only grow.
 struct EngineStats {
-  int64_t running = 0, waiting = 0, swapped = 0;
+  int64_t running = 0, waiting = 0;
   int64_t kv_blocks = 0, kv_blocks_used = 0;  // used: held by requests; kept prefixes that nobody uses do not count
   int64_t kv_block_tokens = 0;                // of one block
   int64_t kv_tokens_used = 0;                 // of the used blocks' places, those that hold something
@@ -53,13 +53,13 @@ struct EngineStats {
   // What stays of an engine that is no more.
   EngineStats past() const {
     EngineStats totals = *this;
-    totals.running = totals.waiting = totals.swapped = 0;
+    totals.running = totals.waiting = 0;
     totals.kv_blocks = totals.kv_blocks_used = totals.kv_tokens_used = 0;
     return totals;
   }
   // Of engines beside each other, or one after the other, whose blocks are alike.
   EngineStats& operator+=(const EngineStats& o) {
-    running += o.running, waiting += o.waiting, swapped += o.swapped;
+    running += o.running, waiting += o.waiting;
     kv_blocks += o.kv_blocks, kv_blocks_used += o.kv_blocks_used, kv_tokens_used += o.kv_tokens_used;
     kv_block_tokens = std::max(kv_block_tokens, o.kv_block_tokens);
     prompt_tokens_total += o.prompt_tokens_total, cached_tokens_total += o.cached_tokens_total;

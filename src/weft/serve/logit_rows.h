@@ -1,5 +1,5 @@
-// LogitRows: the logits of a step for those who choose tokens of them, wherever they lie. Of rows on a device what is
-// wished is found there, and no more than that comes; whole rows come where nothing less tells what is asked.
+// LogitRows: a step's logits, from which tokens are chosen, on the host or on a device. On a device the answers to
+// what is wished are computed there and only they are copied; a whole row is copied where nothing less will do.
 #pragma once
 #include "weft/autograd/context.h"
 #include "weft/serve/log_probs.h"
@@ -10,42 +10,42 @@ namespace weft {
 
 class LogitRows {
  public:
-  // logits [rows, V] f32, whose first `vocab` columns are tokens, stay until the next begin(). Nothing is waited for:
-  // what follows can be wished while they are computed.
+  // logits [rows, V] f32, of whose columns the first `vocab` are tokens; they must stay valid until the next begin().
+  // Does not wait: wishes may be made while the logits are being computed.
   void begin(const Tensor& logits, int64_t vocab);
   int64_t size() const { return int64_t(rows_.size()); }
 
-  // Rows that the host reads where they lie need no wishes. Of others nothing is told but what is wished, each row by
-  // one thread.
+  // Whether the rows are in memory that the host reads: then no wishes are needed. Otherwise only what was wished can
+  // be asked for. Each row is used by one thread.
   bool are_here() const { return are_here_; }
-  // The sampler's choice at this position. wants_log_prob: log_probs() will be asked about it, with at most kMostTop
+  // The token that the sampler chooses at this position. wants_log_prob: its log_probs() too, with at most kMostTop
   // alternatives.
   void wish_choice(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past, bool wants_log_prob);
-  // log_probs() of a token that is known, and at most kMostTop alternatives.
+  // log_probs() of a given token, with at most kMostTop alternatives.
   static constexpr int32_t kMostTop = 1;
   void wish_token(int64_t row, int32_t token);
   void wish_whole(int64_t row) { rows_[size_t(row)].state = State::whole; }
-  // Queues what finds what was wished.
+  // Queues the kernels that compute what was wished.
   void find(Context& context);
-  // After find(): no row has to be whole, so that logits may change before read().
+  // After find(): no row has to be copied whole, so that the logits may be overwritten before read().
   bool may_change() const;
-  // On the device, what it will have found for find()'s wishes: [rows, bytes of FoundTokens] u8; until the next
-  // find().
+  // On the device, the results that find() computes: [rows, bytes of FoundTokens] u8; valid until the next find().
   const Tensor& found_there() const { return found_there_; }
   // A wished row's place among those.
   int32_t place(int64_t row) const { return int32_t(rows_[size_t(row)].at); }
   bool may_be_lost(int64_t row) const {
     return rows_[size_t(row)].wish.query.want == TokenQuery::Want::drawn_of_likely;
   }
-  // Waits for all that was wished. have_changed: logits may be others since.
+  // Waits for the results. have_changed: the logits may have been overwritten since find().
   void read(Context& context, bool have_changed = false);
-  // Of a text one of whose tokens was lost, so many are read at once before any is left unread again: where one in as
-  // many is lost, going ahead gains more.
+  // After a token of a text was lost (is_lost), so many of its tokens are read at once before reading is put off
+  // again: where one token in as many is lost, going ahead still gains more than it costs.
   static constexpr int64_t kAtOnceAfterLoss = 32;
-  // So many tokens of a row could be chosen that only the whole row would tell, which has changed since.
+  // The candidates for this row did not fit what the device returns, and the row was overwritten before it was
+  // copied.
   bool is_lost(int64_t row) const { return rows_[size_t(row)].state == State::lost; }
 
-  // Whether choose() reads what came before, which else was told with the wish.
+  // Whether choose() uses `past`; otherwise that of the wish counted.
   bool needs_past(int64_t row) const { return rows_[size_t(row)].state == State::whole; }
   // As Sampler::choose, by the sampler that the wish was made with.
   int32_t choose(int64_t row, Sampler& sampler, uint64_t position, const SamplingPast& past) const;

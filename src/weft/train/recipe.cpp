@@ -2,6 +2,7 @@
 #include "weft/train/recipe.h"
 
 #include <cmath>
+#include <cstdlib>
 
 #include "weft/models/model_fields.h"
 #include "weft/pretrained/peft.h"
@@ -12,6 +13,13 @@ namespace weft {
 namespace {
 
 constexpr int64_t kMostSteps = int64_t(1) << 40;
+
+// A default of 32 bits as people write it, 1e-05 and not 9.999999747378752e-06: the shortest number that reads back
+// the same.
+double shortest_of(float value) {
+  const double shortest = std::strtod(fmt::format("{}", value).c_str(), nullptr);
+  return float(shortest) == value ? shortest : double(value);
+}
 
 // Reads the keys of [model] over what a family, a preset or a saved model says.
 class ModelReader {
@@ -25,7 +33,7 @@ class ModelReader {
     if (is_asked(key)) value = toml_.number(name(key), value, 0, 1e12);
   }
   void number(const char* key, float& value) {
-    if (is_asked(key)) value = float(toml_.number(name(key), double(value), 0, 1e12));
+    if (is_asked(key)) value = float(toml_.number(name(key), shortest_of(value), 0, 1e12));
   }
   void flag(const char* key, bool& value) {
     if (is_asked(key)) value = toml_.get<bool>(name(key), value);
@@ -86,7 +94,7 @@ ModelConfig read_saved_model(Toml& toml, const std::string& path) {
   ModelConfig c = model_config_of(path, WithMtp(has_mtp));
   ModelReader reader(toml, path);
   visit_model_fields(reader, c);
-  c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
+  c.dropout = float(toml.number("model.dropout", shortest_of(c.dropout), 0, 0.999));
   return c;
 }
 
@@ -107,7 +115,7 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
   } else {
     return;
   }
-  lora.dropout = float(toml.number("lora.dropout", double(lora.dropout), 0, 0.999));
+  lora.dropout = float(toml.number("lora.dropout", shortest_of(lora.dropout), 0, 0.999));
   lora.base = toml.choice("lora.quantize", "none", {"none", "nf4"}) == "nf4" ? BaseFormat::nf4 : BaseFormat::plain;
 }
 
@@ -149,7 +157,7 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
   if (toml.has("model.qk_norm_turned") && c.qk_norm_turned && !c.qk_norm)
     toml.reject("model.qk_norm_turned", "it says where model.qk_norm stands: write model.qk_norm = true too");
   if (c.context == 0) c.context = seq_len;
-  c.dropout = float(toml.number("model.dropout", double(c.dropout), 0, 0.999));
+  c.dropout = float(toml.number("model.dropout", shortest_of(c.dropout), 0, 0.999));
   return c;
 }
 

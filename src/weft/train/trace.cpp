@@ -107,12 +107,4 @@ void write_trace(FileSystem& fs, const std::string& path, std::span<const std::s
   write_file_atomically(fs, path, out);
 }
 
-void write_trace(FileSystem& fs, const std::string& path, std::span<const Tracer* const> tracers) {
-  int64_t origin = INT64_MAX;
-  for (const Tracer* tracer : tracers) origin = std::min(origin, tracer->first_ns());
-  std::vector<std::string> ranks;
-  for (const Tracer* tracer : tracers) ranks.push_back(tracer->to_json(origin));
-  write_trace(fs, path, ranks);
-}
-
 }  // namespace weft

@@ -116,7 +116,4 @@ class Tracer {
 // Writes trace.json from the ranks' Tracer::to_json, which may have come from other processes.
 void write_trace(FileSystem& fs, const std::string& path, std::span<const std::string> ranks);
 
-// The same for ranks of this process.
-void write_trace(FileSystem& fs, const std::string& path, std::span<const Tracer* const> tracers);
-
 }  // namespace weft

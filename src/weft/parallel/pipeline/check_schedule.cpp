@@ -203,31 +203,4 @@ ScheduleReport check_schedule(const Schedule& schedule, const ActionCosts& costs
   return report;
 }
 
-std::optional<double> idle_formula(const PipelineShape& shape, const ActionCosts& costs) {
-  const int ranks = shape.num_ranks, count = shape.num_micro_batches;
-  const double forward = costs.forward, input = costs.backward_input, weight = costs.backward_weight;
-  if (ranks == 1) return 0;
-  switch (shape.kind) {
-    case ScheduleKind::gpipe:
-    case ScheduleKind::one_f_one_b: return (ranks - 1) * costs.all();
-    case ScheduleKind::interleaved:
-      if (count % ranks != 0) return std::nullopt;
-      return (ranks - 1) * costs.all();
-    case ScheduleKind::zb_h1:
-      if (weight > forward || weight > input) return std::nullopt;
-      return (ranks - 1) * (forward + input) - (std::min(ranks, count) - 1) * weight;
-    case ScheduleKind::zbv:
-      if (forward != input || input != weight || count < 2 * ranks - 1) return std::nullopt;
-      return (ranks - 1) * forward;
-    case ScheduleKind::dualpipe_v: return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> bubble_formula(const PipelineShape& shape, const ActionCosts& costs) {
-  const auto idle = idle_formula(shape, costs);
-  if (!idle) return std::nullopt;
-  return *idle / (*idle + shape.num_micro_batches * shape.virtual_stages * costs.all());
-}
-
 }  // namespace weft

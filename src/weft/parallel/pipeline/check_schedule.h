@@ -1,7 +1,6 @@
 // check_schedule: whether a schedule is complete and ends, how long it takes and what it holds; no device needed.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,18 +62,5 @@ struct TimedAction {
 };
 // For each rank its actions with their times in that run; the schedule must be sound.
 std::vector<std::vector<TimedAction>> simulate(const Schedule& schedule, const ActionCosts& costs);
-
-// A rank's idle time in the makespan as the authors derive it, with p ranks, m micro-batches and messages that take
-// no time; nothing where there is no closed form.
-//   gpipe, one_f_one_b  (p - 1)(F + B + W)   Narayanan et al., 2021, section 2.2
-//   interleaved         the same, of one of a rank's v stages, where p divides m; likewise
-//   zb_h1               (p - 1)(F + B - W)   Qi et al., 2023, table 1, where W is at most F and B. That is for m >=
-//   p:
-//                       of fewer micro-batches only m - 1 have a weight half to fill the bubble with
-//   zbv                 (p - 1) F            where F = B = W and m >= 2p - 1: nobody idles once it has begun (Qi et
-//                       al., 2024), and the last rank begins so late
-std::optional<double> idle_formula(const PipelineShape& shape, const ActionCosts& costs);
-// idle / (idle + work)
-std::optional<double> bubble_formula(const PipelineShape& shape, const ActionCosts& costs);
 
 }  // namespace weft

@@ -269,9 +269,6 @@ void take_number(Translation& t, const ConfigEntry& entry, std::string_view targ
   t.put(target, t.number_of(entry));
 }
 void take_flag(Translation& t, const ConfigEntry& entry, std::string_view target) { t.put(target, t.flag_of(entry)); }
-void take_inverse(Translation& t, const ConfigEntry& entry, std::string_view target) {
-  t.put(target, !t.flag_of(entry));
-}
 void take_text(Translation& t, const ConfigEntry& entry, std::string_view target) { t.put(target, t.text_of(entry)); }
 
 void take_word(Translation& t, const ConfigEntry& entry, std::string_view target, const Words& words) {

@@ -92,7 +92,6 @@ class Translation {
 void take_whole(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_number(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_flag(Translation& t, const ConfigEntry& entry, std::string_view target);
-void take_inverse(Translation& t, const ConfigEntry& entry, std::string_view target);  // of a flag
 void take_text(Translation& t, const ConfigEntry& entry, std::string_view target);
 
 // What a word of the program is called here.

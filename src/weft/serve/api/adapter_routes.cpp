@@ -13,7 +13,8 @@ constexpr size_t kMostNameBytes = 256;
 
 struct Asked {
   const ServedModel* model = nullptr;
-  std::string name, folder;  // folder: as the client calls it
+  std::string name, folder;                // folder: as the client calls it
+  const char* folder_param = "lora_path";  // which says so
 };
 
 // "model" says which of several models it is for.
@@ -26,6 +27,7 @@ Asked read(const Context& context, const http::Request& request) {
     context.choose_model(body, plan);
     asked = {.model = plan.model, .name = body.at("lora_name").string()};
     asked.folder = body.string_or("lora_path", asked.name);
+    if (!body.has("lora_path")) asked.folder_param = "lora_name";
   });
   if (asked.model->adapter_folder.empty())
     throw ApiError(403, "this server's adapters are fixed: it was started without --lora-dir", "adapters_are_fixed");
@@ -43,8 +45,9 @@ std::string find_folder(const Asked& asked) {
   }
   throw ApiError(
       404,
-      fmt::format("there is no adapter `{}` to load: lora_path is a name, not a path", excerpt(asked.folder, 80)),
-      "adapter_not_found", "lora_path");
+      fmt::format("there is no adapter `{}` to load: {} is the name of a folder that the server has, not a path",
+                  excerpt(asked.folder, 80), asked.folder_param),
+      "adapter_not_found", asked.folder_param);
 }
 
 void check_is_free(const Context& context, const std::string& name) {
@@ -69,7 +72,7 @@ void load_adapter(Context& context, const http::Request& request, const Exchange
   asked.model->engine->load_adapter(asked.name, find_folder(asked), [exchange, asked](const std::string& error) {
     exchange->reply(error.empty()
                         ? success(asked.name, "added")
-                        : error_reply(ApiError(400, error, "adapter_is_wrong", "lora_path"), Dialect::openai));
+                        : error_reply(ApiError(400, error, "adapter_is_wrong", asked.folder_param), Dialect::openai));
   });
 }
 

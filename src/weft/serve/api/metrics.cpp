@@ -74,8 +74,6 @@ constexpr EngineMetric kEngineMetrics[] = {
      [](const EngineStats& s) { return double(s.running); }},
     {"vllm:num_requests_waiting", "gauge", "Requests in the queue",
      [](const EngineStats& s) { return double(s.waiting); }},
-    {"vllm:num_requests_swapped", "gauge", "Requests whose cache is on the host",
-     [](const EngineStats& s) { return double(s.swapped); }},
     {"vllm:kv_cache_usage_perc", "gauge", "Share of the cache's blocks that requests hold, 1 is all",
      [](const EngineStats& s) { return s.kv_blocks > 0 ? double(s.kv_blocks_used) / double(s.kv_blocks) : 0; }},
     {"vllm:prefix_cache_queries_total", "counter", "Tokens looked for in the cache of prefixes",

@@ -1,6 +1,8 @@
 // Parameters: one table of names and ranges for every protocol.
 #include "weft/serve/api/parameters.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -98,20 +100,21 @@ class FormReader {
  public:
   FormReader(std::string_view request, const ApiLimits& limits) : request_(request), limits_(limits) {}
 
-  std::string text(const JsonView& form) const { return bounded(form.string()); }
-  std::string schema(const std::vector<const char*>& path, const JsonView& schema) const {
-    if (schema.is_string()) return bounded(schema.string());
+  using Path = std::vector<const char*>;
+  std::string text(const Path& path, const JsonView& form) const { return bounded(path, form.string()); }
+  std::string schema(const Path& path, const JsonView& schema) const {
+    if (schema.is_string()) return bounded(path, schema.string());
     const nlohmann::ordered_json body = parse_ordered_json(request_, "the request", limits_.json);
     const nlohmann::ordered_json* value = &body;
     for (const char* key : path) value = &value->at(key);
-    return bounded(value->dump());
+    return bounded(path, value->dump());
   }
 
  private:
-  std::string bounded(std::string text) const {
+  std::string bounded(const Path& path, std::string text) const {
     if (int64_t(text.size()) > limits_.schema_bytes)
-      throw ApiError(400,
-                     fmt::format("the schema has {} bytes and {} are allowed", text.size(), limits_.schema_bytes));
+      throw ApiError(400, fmt::format("{} has {} bytes and {} are allowed", fmt::join(path, "."), text.size(),
+                                      limits_.schema_bytes));
     return text;
   }
 
@@ -165,15 +168,15 @@ std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader
   const JsonView from = is_nested ? body["structured_outputs"] : body;
   const auto name = [&](const char* plain, const char* guided) { return is_nested ? plain : guided; };
   if (is_nested && from.boolean_or("json_object", false)) return OutputForm{.kind = Kind::json_object};
-  if (const char* key = name("json", "guided_json"); from.has(key)) {
-    const std::string schema =
-        is_nested ? reader.schema({"structured_outputs", key}, from[key]) : reader.schema({key}, from[key]);
-    return OutputForm{.kind = Kind::json_schema, .text = schema};
-  }
+  const auto path = [&](const char* key) {
+    return is_nested ? FormReader::Path{"structured_outputs", key} : FormReader::Path{key};
+  };
+  if (const char* key = name("json", "guided_json"); from.has(key))
+    return OutputForm{.kind = Kind::json_schema, .text = reader.schema(path(key), from[key])};
   if (const char* key = name("regex", "guided_regex"); from.has(key))
-    return OutputForm{.kind = Kind::regex, .text = reader.text(from[key])};
+    return OutputForm{.kind = Kind::regex, .text = reader.text(path(key), from[key])};
   if (const char* key = name("grammar", "guided_grammar"); from.has(key))
-    return OutputForm{.kind = Kind::grammar, .text = reader.text(from[key])};
+    return OutputForm{.kind = Kind::grammar, .text = reader.text(path(key), from[key])};
   if (const char* key = name("choice", "guided_choice"); from.has(key)) {
     OutputForm form{.kind = Kind::choice};
     for (int64_t i = 0; i < from[key].size(); ++i) form.choices.push_back(from[key].at(i).string());

@@ -293,7 +293,8 @@ SchemaCompiler::Counts SchemaCompiler::counts(const Schema& schema, const char* 
                                               const std::string& path) const {
   Counts result{.min = count(schema, min, 0, path), .max = count(schema, max, kUnbounded, path)};
   if (result.min > builder_.limits().repeats)
-    fail(path, fmt::format("{} counts to {}, and {} are allowed", min, result.min, builder_.limits().repeats));
+    fail(path,
+         fmt::format("{} counts to {}, and {} are allowed", min, schema[min].dump(), builder_.limits().repeats));
   result.max = std::min(result.max, builder_.limits().repeats);
   return result;
 }

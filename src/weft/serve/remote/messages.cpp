@@ -209,10 +209,10 @@ void name_fields(Io& io, Field<Io, EngineLimits>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineStats>& x) {
-  auto& [running, waiting, swapped, blocks, blocks_used, block_tokens, tokens_used, prompt, cached, generated,
-         preemptions, drafted, accepted, steps, steps_ahead] = x;
-  io(running, waiting, swapped, blocks, blocks_used, block_tokens, tokens_used, prompt, cached, generated,
-     preemptions, drafted, accepted, steps, steps_ahead);
+  auto& [running, waiting, blocks, blocks_used, block_tokens, tokens_used, prompt, cached, generated, preemptions,
+         drafted, accepted, steps, steps_ahead] = x;
+  io(running, waiting, blocks, blocks_used, block_tokens, tokens_used, prompt, cached, generated, preemptions,
+     drafted, accepted, steps, steps_ahead);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, Usage>& x) {
