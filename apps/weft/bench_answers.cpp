@@ -7,6 +7,7 @@
 #include "forward_ranks.h"
 #include "kv_dtype.h"
 #include "limits.h"
+#include "sampling_flags.h"
 #include "weft/serve/continuous_engine.h"
 
 namespace weft::app {
@@ -152,7 +153,7 @@ void add_bench_answers(CLI::App& bench) {
   o->output.add_option(*c);
   c->footer("Example: weft bench answers random:llama-1b --dtype bf16 --device cuda --sequences 1,16,64");
   c->callback([o] {
-    check_sampling(o->sampling);
+    check_sampling_flags(o->sampling);
     run_forward(o->forward,
                 [&](ForwardModel& model, const ModelSource&, Communicator&) { bench_answers(*o, model); });
   });

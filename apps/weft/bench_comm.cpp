@@ -101,7 +101,8 @@ void add_bench_comm(CLI::App& bench) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::Range(int64_t(4), int64_t(1) << 34));
-  c->add_option("--repeats", o->repeats, "Timed calls a size; 0: as many as make sense");
+  c->add_option("--repeats", o->repeats, "Timed calls a size; 0: as many as make sense")
+      ->check(CLI::Range(0, 1 << 20));
   o->output.add_option(*c);
   c->footer("Example: weft bench comm --ranks 2");
   c->callback([o] { run_world(o->ranks, [&](Communicator& world) { measure(*o, world); }); });

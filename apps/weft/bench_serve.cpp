@@ -88,9 +88,10 @@ void add_bench_serve(CLI::App& bench) {
       ->capture_default_str();
   c->add_option("--input-tokens", load.input_tokens, "Of a prompt")->capture_default_str()->check(positive);
   c->add_option("--output-tokens", load.output_tokens, "Of an answer")->capture_default_str()->check(positive);
-  c->add_option("--vocab", load.vocab, "Prompts are random tokens below it; 0: words, about a token each");
+  c->add_option("--vocab", load.vocab, "Prompts are random tokens below it; 0: words, about a token each")
+      ->check(CLI::Range(0, 1 << 24));
   c->add_flag("!--stop-at-end", load.ignore_eos, "Let answers end where the model ends them");
-  c->add_option("--seed", load.seed, "Of prompts and arrivals")->capture_default_str();
+  c->add_option("--seed", load.seed, "Of prompts and arrivals")->capture_default_str()->check(not_negative());
   c->add_option("--timeout", load.timeout_s, "Seconds without a byte from the server")->capture_default_str();
   c->add_option("--good-ttft-ms", o->good_first_ms, "A good answer's first token comes within this; 0: any time");
   c->add_option("--good-tpot-ms", o->good_token_ms, "And each token after it, on average");

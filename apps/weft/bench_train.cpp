@@ -212,7 +212,7 @@ void add_bench_train(CLI::App& bench) {
   c->add_option("--seq-len", o->seq_len, "Tokens of a row; 0: the shape's own, of presets up to 1024")
       ->check(CLI::Range(0, 1 << 24));
   c->add_option("--mesh", o->mesh, "Axes and sizes, and other keys of [mesh], as in dp=2,zero=1; default: one rank");
-  c->add_option("--batch", o->batch, "Rows of a step; 0: the shape's own");
+  c->add_option("--batch", o->batch, "Rows of a step; 0: the shape's own")->check(CLI::Range(0, 1 << 20));
   c->add_option("--micro-batches", o->micro_batches, "Of each data-parallel rank, in a step")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));

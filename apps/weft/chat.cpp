@@ -44,6 +44,7 @@ class Conversation {
   void add(const char* role, const std::string& content) {
     messages_.push_back({{"role", role}, {"content", content}});
   }
+  void take_back() { messages_.erase(messages_.end() - 1); }  // what was added last
   // The tokens after which the model answers.
   std::vector<int32_t> prompt() const {
     const std::string text =
@@ -120,6 +121,22 @@ void answer(const ChatCommand& o, ForwardModel& model, const std::vector<int32_t
   o.output.json({{"answer", text}, {"prompt_tokens", prompt.size()}, {"generated_tokens", made}});
 }
 
+// Whether there is no room for an answer. Every rank sees it alike; the one that speaks forgets what was asked.
+bool say_if_full(const std::vector<int32_t>& prompt, const ForwardModel& model, Conversation* conversation,
+                 const Output& output) {
+  const int64_t context = model.config().context;
+  if (int64_t(prompt.size()) < context) return false;
+  if (!conversation) return true;
+  conversation->take_back();
+  fmt::print(
+      stderr,
+      "weft: the conversation is full: with this it has {} tokens, and the model's context is {}: /clear begins "
+      "anew\n",
+      prompt.size(), context);
+  output.json({{"error", "context_full"}, {"prompt_tokens", prompt.size()}, {"context", context}});
+  return true;
+}
+
 void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& source) {
   std::optional<Conversation> conversation;
   if (model.is_speaker()) conversation.emplace(o, source);
@@ -138,7 +155,8 @@ void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& 
     const Patience patience(model.mesh().world());  // people think for as long as they like
     prompt = share(model, prompt);
     if (prompt.empty()) return;
-    answer(o, model, prompt, options, conversation ? &*conversation : nullptr);
+    Conversation* const heard = conversation ? &*conversation : nullptr;
+    if (!say_if_full(prompt, model, heard, o.output)) answer(o, model, prompt, options, heard);
   }
 }
 
@@ -159,7 +177,8 @@ void add_chat(CLI::App& program) {
   c->add_option("--system", o->system, "What the model is told first");
   c->add_option("--template", o->template_file, "A file with a chat template; else the model's own");
   c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens an answer has at most")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 24));
   o->sampling.add_to(*c, "The same seed makes the same answers");
   o->output.add_option(*c);
   c->footer("Example: weft chat Qwen3-0.6B --system 'You answer in one sentence.'");

@@ -18,6 +18,14 @@ class Output {
   bool is_json_ = false;
 };
 
+// Of options of unsigned numbers, into which CLI11 turns negative ones.
+inline CLI::Validator not_negative() {
+  const auto refuse = [](const std::string& text) {
+    return text.starts_with('-') ? text + " is below 0: write 0 or more" : std::string();
+  };
+  return {refuse, ""};
+}
+
 // Each adds its command, with options, help and an example, to the program.
 void add_doctor(CLI::App& program);
 void add_train(CLI::App& program);

@@ -119,8 +119,8 @@ void add_eval(CLI::App& program) {
       "--data", o->data,
       "A file, folder or pattern of text, or a token file; of a model that reads one text and writes another, "
       "of JSON lines {\"prompt\": ..., \"completion\": ...}");
-  c->add_option("--seq-len", o->seq_len, "Tokens a window; 0: the model's context");
-  c->add_option("--rows", o->rows, "Windows a forward pass; 0: as fits");
+  c->add_option("--seq-len", o->seq_len, "Tokens a window; 0: the model's context")->check(CLI::Range(0, 1 << 24));
+  c->add_option("--rows", o->rows, "Windows a forward pass; 0: as fits")->check(CLI::Range(0, 1 << 20));
   c->add_flag("--documents", o->documents, "Attention stops at the ends of documents");
   c->add_option("--cache-dir", o->cache_dir, "Where token files are kept; default: the temporary folder");
   o->questions.add_to(*c);

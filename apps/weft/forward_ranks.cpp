@@ -1,6 +1,7 @@
 // ForwardRanks: from --mesh to ranks.
 #include "forward_ranks.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "mesh_options.h"
@@ -57,7 +58,12 @@ bool has_room_for_copies(int64_t bytes, const MeshConfig& config) {
 }  // namespace
 
 void ForwardOptions::add_to(CLI::App& command) {
-  command.add_option("MODEL", model, "A Hugging Face folder, a weft checkpoint or a run folder")->required();
+  command
+      .add_option(
+          "MODEL", model,
+          "A Hugging Face folder, a .gguf file, a weft checkpoint or a run folder; or random:PRESET, a preset "
+          "with random weights")
+      ->required();
   command.add_option("--adapter", adapter, "A PEFT folder: adapters to use beside the model");
   command.add_option("--mesh", mesh, "Axes and sizes, as in tp=2,pp=2,ep=2; weft serve takes auto too");
   command.add_option("--dtype", dtype, "fp32, bf16, fp16, or auto: as the model's files have it")
@@ -129,7 +135,15 @@ void run_encoder(const ForwardOptions& options, const EncoderBody& body) {
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab) {
   constexpr std::string_view kBetween = ", \t\r\n[]";
   std::vector<int32_t> ids;
-  for (size_t at = text.find_first_not_of(kBetween); at != std::string::npos;) {
+  // Commas stand alone between two tokens, whatever else does.
+  const auto check_commas = [&](size_t from, size_t to, int64_t most) {
+    if (std::ranges::count(std::string_view(text).substr(from, to - from), ',') > most)
+      throw UsageError("{}: a comma has no token beside it: write numbers from 0 to {}, as in 1,2,3", option,
+                       vocab - 1);
+  };
+  size_t at = text.find_first_not_of(kBetween);
+  check_commas(0, std::min(at, text.size()), 0);
+  while (at != std::string::npos) {
     const size_t end = std::min(text.find_first_of(kBetween, at), text.size());
     int32_t id = -1;
     const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, id);
@@ -138,6 +152,7 @@ std::vector<int32_t> parse_ids(const std::string& text, const char* option, int6
                        text.substr(at, end - at), vocab - 1);
     ids.push_back(id);
     at = text.find_first_not_of(kBetween, end);
+    check_commas(end, std::min(at, text.size()), at == std::string::npos ? 0 : 1);
   }
   return ids;
 }

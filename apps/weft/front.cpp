@@ -34,7 +34,9 @@ void check_origin(const std::string& origin) {
 void FrontOptions::add_to(CLI::App& command) {
   command.add_option("--host", server.host, "The address to listen on; others than this machine's own need keys")
       ->capture_default_str();
-  command.add_option("--port", server.port, "0: any that is free")->capture_default_str();
+  command.add_option("--port", server.port, "0: any that is free")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
   command.add_option("--api-key-file", key_file, "Who may use it: a key a line; every route but /health needs one");
   command
       .add_option(

@@ -21,9 +21,10 @@ struct GenerateCommand {
   Output output;
 };
 
+// Once in a process, since a pipe gives it once.
 std::string read_prompt(const GenerateCommand& o) {
   constexpr uint64_t kMostBytes = uint64_t(64) << 20;
-  return o.prompt_file.empty() ? o.prompt : read_file(o.prompt_file, kMostBytes);
+  return o.prompt_file.empty() ? o.prompt : read_to_end(o.prompt_file, kMostBytes);
 }
 
 // What was asked and what came of it, as tokens and, where the model has a tokenizer, as text.
@@ -73,10 +74,10 @@ class Transcript {
   std::vector<int32_t> ids_;
 };
 
-void generate_on_rank(const GenerateCommand& o, ForwardModel& model, const ModelSource& source) {
+void generate_on_rank(const GenerateCommand& o, const std::string& prompt, ForwardModel& model,
+                      const ModelSource& source) {
   const bool has_ids = !o.ids.empty();
   const std::unique_ptr<Tokenizer> tokenizer = has_ids ? nullptr : source.tokenizer();
-  const std::string prompt = read_prompt(o);
   const std::vector<int32_t> ids =
       has_ids ? parse_ids(o.ids, "--ids", model.config().vocab) : encode_prompt(source, *tokenizer, prompt);
   GenerateOptions options = o.generate;
@@ -92,12 +93,11 @@ void generate_on_rank(const GenerateCommand& o, ForwardModel& model, const Model
 }
 
 // T5 reads the prompt and writes another text.
-void generate_by_t5(const GenerateCommand& o, Context& context, const EncoderUse& use) {
+void generate_by_t5(const GenerateCommand& o, const std::string& prompt, Context& context, const EncoderUse& use) {
   const auto t5 = open_t5(context, o.forward.model, use);
   const T5Config& c = t5->config();
   const bool has_ids = !o.ids.empty();
   const auto tokenizer = has_ids ? nullptr : open_tokenizer(FileSystem::real(), o.forward.model);
-  const std::string prompt = read_prompt(o);
   const std::vector<int32_t> ids =
       has_ids ? parse_ids(o.ids, "--ids", c.vocab) : encode_for_t5(*tokenizer, c, prompt);
   if (ids.empty()) throw UsageError("the prompt is empty: give at least one token with --prompt or --prompt-file");
@@ -126,14 +126,15 @@ void generate_by_t5(const GenerateCommand& o, Context& context, const EncoderUse
 
 void generate(const GenerateCommand& o) {
   o.sampling.over({});  // refused before a model is read
-  if (o.generate.max_tokens < 0) throw UsageError("--max-tokens {}: write 0 or more", o.generate.max_tokens);
+  const std::string prompt = read_prompt(o);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5)
-    return run_encoder(o.forward, [&](Context& context, const EncoderUse& use) { generate_by_t5(o, context, use); });
+    return run_encoder(o.forward,
+                       [&](Context& context, const EncoderUse& use) { generate_by_t5(o, prompt, context, use); });
   if (kind)
     throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source, Communicator&) {
-    generate_on_rank(o, model, source);
+    generate_on_rank(o, prompt, model, source);
   });
 }
 
@@ -148,7 +149,9 @@ void add_generate(CLI::App& program) {
   c->add_option("--ids", o->ids, "The tokens to continue, as in 1,2,3; tokens are printed")
       ->excludes(prompt)
       ->excludes(file);
-  c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens to make at most")->capture_default_str();
+  c->add_option("--max-tokens", o->generate.max_tokens, "How many tokens to make at most")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 24));
   o->sampling.add_to(*c, "The same seed makes the same text");
   o->output.add_option(*c);
   c->footer("Example: weft generate runs/cpp --prompt 'template <class T>' --max-tokens 200 --temperature 0.7");

@@ -22,7 +22,11 @@ int count_places(const std::string& hosts) {
     int count = 1;
     const char* const begin = host.data() + colon + 1;
     const char* const end = host.data() + host.size();
-    const bool is_number = colon == host.npos || (begin < end && std::from_chars(begin, end, count).ptr == end);
+    const auto read_count = [&] {
+      const auto [stop, error] = std::from_chars(begin, end, count);
+      return error == std::errc() && stop == end;
+    };
+    const bool is_number = colon == host.npos || read_count();
     if (host.empty() || colon == 0 || !is_number || count < 1 || count > (1 << 16))
       throw UsageError("--hosts {}: write host:ranks,host:ranks, as in --hosts node1:8,node2:8", hosts);
     places += count;

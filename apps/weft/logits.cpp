@@ -29,7 +29,7 @@ void print(const Output& output, const std::vector<int32_t>& ids, const Tensor& 
 void logits(const LogitsCommand& o) {
   constexpr uint64_t kMostBytes = uint64_t(64) << 20;
   const bool is_file = !o.ids_file.empty();
-  const std::string text = is_file ? read_file(o.ids_file, kMostBytes) : o.ids;
+  const std::string text = is_file ? read_to_end(o.ids_file, kMostBytes) : o.ids;
   if (const auto kind = encoder_kind(o.forward.model)) {
     return print_encoder_logits(*kind, o.forward,
                                 {.ids = text, .decoder_ids = o.decoder_ids, .pixels_file = o.pixels_file}, o.output);

@@ -1,6 +1,8 @@
 // weft: plans, trains, checks and serves large language models over any mesh of ranks.
 #include <fmt/format.h>
 
+#include <csignal>
+
 #include "command.h"
 #include "weft/base/error.h"
 #include "weft/base/nearest.h"
@@ -12,17 +14,22 @@ void Output::add_option(CLI::App& command) {
   command.add_flag("--json", is_json_, "One JSON object on standard output; text goes to standard error");
 }
 
-void Output::json(const nlohmann::json& object) const {
-  if (!is_json_) return;
-  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  std::fflush(stdout);
-}
+namespace {
 
-void Output::text(const std::string& line) const {
-  std::FILE* const out = is_json_ ? stderr : stdout;
-  fmt::print(out, "{}\n", line);
+// What cannot be written is found at the end, by has_written_all: a run goes on without anybody who listens.
+void write_line(std::FILE* out, std::string line) {
+  line += '\n';
+  std::fwrite(line.data(), 1, line.size(), out);
   std::fflush(out);
 }
+
+}  // namespace
+
+void Output::json(const nlohmann::json& object) const {
+  if (is_json_) write_line(stdout, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void Output::text(const std::string& line) const { write_line(is_json_ ? stderr : stdout, line); }
 
 namespace {
 
@@ -36,7 +43,16 @@ void refuse_unknown_command(CLI::App& program, const std::string& word) {
   throw UsageError("{} is not a command: there are {}{}", word, fmt::join(known, ", "), did_you_mean(word, known));
 }
 
-int run(int argc, char** argv) {
+// `weft help COMMAND` is `weft COMMAND --help`.
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+int run(std::vector<std::string> words) {
   CLI::App program{"weft plans, trains, checks and serves large language models over any mesh of ranks."};
   program.name("weft");
   program.require_subcommand(1);
@@ -46,9 +62,12 @@ int run(int argc, char** argv) {
   for (const auto add : {add_doctor, add_train, add_adapter, add_eval, add_generate, add_chat, add_serve, add_logits,
                          add_convert, add_inspect, add_tokenize, add_plan, add_verify, add_bench})
     add(program);
-  refuse_unknown_command(program, argc > 1 ? argv[1] : "");
+  program.failure_message(
+      [](const CLI::App* app, const CLI::Error& e) { return "weft: " + CLI::FailureMessage::simple(app, e); });
+  refuse_unknown_command(program, words.empty() ? "" : words.front());
+  std::ranges::reverse(words);  // as CLI11 takes them
   try {
-    program.parse(argc, argv);
+    program.parse(std::move(words));
   } catch (const CLI::ParseError& e) {
     const bool is_help = e.get_exit_code() == 0;
     program.exit(e);
@@ -57,19 +76,33 @@ int run(int argc, char** argv) {
   return 0;
 }
 
+// All that was printed; a full disk refuses it when it is flushed.
+bool has_written_all() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+
+int run_or_say_why(int argc, char** argv) {
+  try {
+    return run(words_of(argc, argv));
+  } catch (const AbortedError&) {
+    return kFailed;  // the rank that failed first has said why
+  } catch (const UsageError& e) {
+    fmt::print(stderr, "weft: {}\n", e.what());
+    return kUsage;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "weft: {}\n", e.what());
+    return kFailed;
+  }
+}
+
 }  // namespace
 }  // namespace weft::app
 
 int main(int argc, char** argv) {
-  try {
-    return weft::app::run(argc, argv);
-  } catch (const weft::AbortedError&) {
-    return weft::app::kFailed;  // the rank that failed first has said why
-  } catch (const weft::UsageError& e) {
-    fmt::print(stderr, "weft: {}\n", e.what());
-    return weft::app::kUsage;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "weft: {}\n", e.what());
-    return weft::app::kFailed;
-  }
+  // Beyond a limit on the size of files, writing fails and says why, as on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  const int status = weft::app::run_or_say_why(argc, argv);
+  if (status != 0 || weft::app::has_written_all()) return status;
+  fmt::print(stderr,
+             "weft: standard output was not written to its end: free some space where it goes, or let it go "
+             "elsewhere\n");
+  return weft::app::kFailed;
 }

@@ -147,8 +147,8 @@ void add_plan(CLI::App& program) {
       ->check(CLI::IsMember({"train", "serve"}))
       ->capture_default_str();
   c->add_option("--cluster", t.cluster, "Devices and hardware, as in 64xh100-sxm or 16xmachine.toml");
-  c->add_option("--seq-len", t.seq_len, "Tokens of a row")->check(CLI::PositiveNumber);
-  c->add_option("--global-batch", t.global_batch, "Rows of a step, over all devices")->check(CLI::PositiveNumber);
+  c->add_option("--seq-len", t.seq_len, "Tokens of a row")->check(CLI::Range(1, 1 << 24));
+  c->add_option("--global-batch", t.global_batch, "Rows of a step, over all devices")->check(CLI::Range(1, 1 << 24));
   c->add_option("--precision", t.precision, "bf16, fp8, fp16 or fp32 [the recipe's, or bf16]")
       ->check(CLI::IsMember({"bf16", "fp8", "fp16", "fp32"}));
   c->add_option("--gradients", t.gradients,
@@ -160,7 +160,7 @@ void add_plan(CLI::App& program) {
                 "time of a step, cost (device-hours of a token, fewer devices tried too), or memory of a device")
       ->check(CLI::IsMember({"time", "cost", "memory"}))
       ->capture_default_str();
-  c->add_option("--top", t.top, "Layouts to show")->capture_default_str();
+  c->add_option("--top", t.top, "Layouts to show")->capture_default_str()->check(CLI::Range(1, 1 << 16));
   c->add_option("--recipe", t.recipe, "Write the recipe of the first layout to this file");
   c->add_option("--data", t.data, "What the recipe trains on")->capture_default_str();
   c->add_option("--timeline", t.timeline, "Write the step of the first layout to this file, for Perfetto");

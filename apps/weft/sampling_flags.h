@@ -17,4 +17,7 @@ struct SamplingFlags {
   SamplingOptions over(const SamplingDefaults& of_model) const;
 };
 
+// check_sampling of what was given by flags, which its messages name.
+void check_sampling_flags(const SamplingOptions& options);
+
 }  // namespace weft::app

@@ -1,6 +1,8 @@
 // ServeEngine: the cache is sized, adapters and the draft model are opened, then every rank serves.
 #include "serve_engine.h"
 
+#include <filesystem>
+
 #include "find_chat_template.h"
 #include "kv_dtype.h"
 #include "rank_resources.h"
@@ -49,8 +51,10 @@ SamplingDefaults sampling_of(const EngineOptions& o, const ModelSource& source) 
   return defaults;
 }
 
-std::string name_of(const EngineOptions& o, const ModelSource& source) {
-  return o.name.empty() ? file_name_of(source.path()) : o.name;
+// Of the folder that was named: the checkpoints in it come and go.
+std::string name_of(const EngineOptions& o) {
+  if (!o.name.empty()) return o.name;
+  return file_name_of(std::filesystem::absolute(o.forward.model).lexically_normal().string());
 }
 
 // The model that guesses, whole on the rank that speaks.
@@ -163,7 +167,7 @@ void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource
   };
   for (const std::string& text : o.adapters) {
     options.adapters.push_back(split_name("--lora", text));
-    if (options.adapters.back().first == name_of(o, source))
+    if (options.adapters.back().first == name_of(o))
       throw UsageError("--lora {}: the model itself is called so: give the adapter another name", text);
   }
 }
@@ -208,7 +212,7 @@ std::pair<std::string, std::string> split_name(const char* option, const std::st
 ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokenizer_(source.tokenizer()) {
   if (auto found = find_chat_template(o.template_file, source, *tokenizer_))
     model_.chat_template = std::make_shared<ChatTemplate>(std::move(*found));
-  model_.name = name_of(o, source);
+  model_.name = name_of(o);
   model_.tokenizer = tokenizer_.get();
   model_.tool_format = tool_format_of(o, model_.chat_template.get(), *tokenizer_);
   model_.reasoning_format = reasoning_format_of(o, model_.chat_template.get(), *tokenizer_, model_.tool_format);

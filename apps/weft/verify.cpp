@@ -138,8 +138,10 @@ void add_verify(CLI::App& program) {
       ->allow_extra_args(false);
   o->mesh.add_to(*c);
   c->add_option("--steps", o->steps, "Steps to train")->capture_default_str()->check(CLI::Range(1, 1000));
-  c->add_option("--tolerance", o->tolerance,
-                "Relative, 0: the same bits; default: 1e-5 for fp32, 2e-2 for bf16 and fp16");
+  c->add_option(
+      "--tolerance", o->tolerance,
+      "Relative, 0: the same bits; default: 1e-5 for fp32, 2e-2 for bf16 and fp16, 0.2 for fp8, and more for "
+      "some models and optimizers (docs/parallelism.md, Proof)");
   o->output.add_option(*c);
   c->allow_extras();
   c->footer(

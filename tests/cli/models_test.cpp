@@ -1,5 +1,5 @@
 // The program on a model that Hugging Face's library made: logits, tokens, conversion and training on meshes.
-#include "pretrained/golden_models.h"
+#include "pretrained/chatty_model.h"
 
 #include "cli/program.h"
 
@@ -236,6 +236,57 @@ TEST_F(ModelsTest, GoesToAGgufFileAndBack) {
   EXPECT_NE(half["notes"].dump().find("F16 instead of Q8_0"), std::string::npos) << half;
   EXPECT_EQ(run("logits half.gguf" + ids)["logits"].size(), golden.ids().size());
   EXPECT_EQ(program.run("convert " + golden.path() + " exact.gguf").status, 2);
+}
+
+// It has no text, and can do all that needs none.
+TEST_F(ModelsTest, AGgufFileWithoutATokenizerTakesTokens) {
+  const GoldenModel golden("llama");
+  EXPECT_NE(run("convert " + golden.path() + " m.gguf")["notes"].dump().find("holds no tokenizer"),
+            std::string::npos);
+  const Outcome o = program.run("generate m.gguf --prompt x");
+  EXPECT_EQ(o.status, 2) << o.err;
+  EXPECT_NE(o.err.find("m.gguf holds no tokenizer"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("--ids"), std::string::npos) << o.err;
+  EXPECT_EQ(run("generate m.gguf --ids 1,2 --max-tokens 3")["ids"].size(), 3u);
+  EXPECT_NE(run("convert m.gguf back")["notes"].dump().find("holds no tokenizer"), std::string::npos);
+}
+
+// A run from a model that talks talks as that does, and so does what is made of it.
+TEST_F(ModelsTest, AFineTunedModelKeepsItsTemplateAndEnds) {
+  const GoldenModel golden("llama");
+  make_chatty(golden.path());
+  std::string text = recipe(golden.path());
+  text.replace(text.find("text.txt"), 8, "asked.jsonl");
+  text.erase(text.find("tokenizer = \"char\"\n"), 19);
+  program.write("recipe.toml", text);
+  program.write("asked.jsonl", R"({"messages":[{"role":"user","content":"ab"},{"role":"assistant","content":"12"}]})"
+                               "\n");
+  program.write("q.jsonl", R"({"question":"ab","answer":"12"})");
+  const Outcome trained = program.run("train recipe.toml --train.steps=1 --data.valid_fraction=0");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto chat = [&](const std::string& model) {
+    const Outcome o =
+        program.shell(fmt::format("echo ab | {} chat {} --seed 3 --max-tokens 8 --json", WEFT_PROGRAM, model));
+    EXPECT_EQ(o.status, 0) << o.err;
+    return o.status == 0 ? Json::parse(o.out) : Json();
+  };
+  const Json talked = chat("run");
+  EXPECT_EQ(talked["prompt_tokens"], 1);  // "ab" alone, as the template writes it
+  run("convert run folder");
+  run("convert folder saved --to checkpoint");
+  run("convert saved m.gguf");
+  for (const char* model : {"folder", "saved", "m.gguf"}) EXPECT_EQ(chat(model), talked) << model;
+  for (const char* model : {"run", "folder"})
+    EXPECT_EQ(run(fmt::format("eval {} --questions q.jsonl --reward contains --max-tokens 4", model))["questions"],
+              1);
+  const Json config = Json::parse(program.read_file("folder/config.json")),
+             generation = Json::parse(program.read_file("folder/generation_config.json"));
+  for (const Json* json : {&config, &generation}) {
+    EXPECT_EQ((*json)["bos_token_id"], 0);
+    EXPECT_EQ((*json)["eos_token_id"], Json({6, 7}));
+    EXPECT_EQ((*json)["pad_token_id"], 5);
+  }
+  EXPECT_EQ(generation["temperature"], 0.6);
 }
 
 TEST_F(ModelsTest, GoesToAFolderOfCodes) {

@@ -57,7 +57,7 @@ TEST_F(ServeTest, SeveralModelsAndAdaptersHaveOneAddress) {
 }
 
 TEST_F(ServeTest, ReplicasShareTheRequests) {
-  ServedProgram one(program_, {program_.path("run"), "--served-model-name", "run"});
+  ServedProgram one(program_, {program_.path("run")});  // served by its folder's name, not its checkpoint's
   ASSERT_GT(one.port(), 0) << one.said();
   const std::string text = text_of(one.port(), "run");
   EXPECT_EQ(one.stop(), 0) << one.said();

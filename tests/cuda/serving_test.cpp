@@ -180,6 +180,37 @@ TEST(CudaStepTest, ALayerOfATokenIsNineKernels) {
   EXPECT_EQ(pieces_of_a_token(5) - pieces_of_a_token(3), 2 * (kKernels + kFound));
 }
 
+// As texts grow, attention has other lists of blocks and parts, and seldom another shape: all but a few steps are
+// graphs alone, also those after hundreds of tokens.
+TEST(CudaStepTest, StepsOfTextsThatGrowAreGraphs) {
+  constexpr int32_t kSequences = 3, kFirst = 40, kSteps = 320, kBlock = 16, kBlocks = 30;
+  int64_t not_graphs = 0, last = 0;
+  run_ranks(1, [&](Communicator& world) {
+    TestRank rank(cuda_kernels(), 1, Device::cuda);
+    world.use_stream(rank.stream);
+    const Mesh mesh(world, {});
+    ModelConfig c = small_config();
+    c.layers = 2, c.head_dim = 64, c.context = 512;
+    complete(c);
+    ForwardModel model(rank.context, mesh, *random_model("random:small", c), DType::bf16, {});
+    StepRunner runner(model, kSequences * kBlocks, kBlock);
+    std::vector<std::vector<int32_t>> blocks(kSequences);
+    for (int32_t i = 0; i < kSequences * kBlocks; ++i) blocks[size_t(i % kSequences)].push_back(i);
+    for (int32_t step = 0; step < kSteps; ++step) {
+      const int64_t before = graphs_of(rank).stats().issued;
+      runner.clear();
+      for (int32_t i = 0; i < kSequences; ++i) {
+        const int32_t length = kFirst * (i + 1) + step;
+        runner.add(std::vector<int32_t>{13 + i}, {}, length,
+                   std::span(blocks[size_t(i)]).first(size_t(length / kBlock + 1)), 1);
+      }
+      runner.run();
+      if (graphs_of(rank).stats().issued > before) ++not_graphs, last = step;
+    }
+  });
+  EXPECT_LE(not_graphs, kSteps / 16) << "the last one: " << last;
+}
+
 // What is multiplied with blocks is rounded before.
 TEST(CudaStepTest, ALayerOfATokenInBlocksIsThirteenKernels) {
   constexpr int64_t kKernels = 9 + 4, kFound = 2 + 2 + 1;
