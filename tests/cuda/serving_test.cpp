@@ -183,7 +183,7 @@ TEST(CudaStepTest, ALayerOfATokenIsNineKernels) {
 // As texts grow, attention has other lists of blocks and parts, and seldom another shape: all but a few steps are
 // graphs alone, also those after hundreds of tokens.
 TEST(CudaStepTest, StepsOfTextsThatGrowAreGraphs) {
-  constexpr int32_t kSequences = 3, kFirst = 40, kSteps = 320, kBlock = 16, kBlocks = 30;
+  constexpr int32_t kSequences = 2, kFirst = 90, kSteps = 100, kBlock = 16, kBlocks = 20;
   int64_t not_graphs = 0, last = 0;
   run_ranks(1, [&](Communicator& world) {
     TestRank rank(cuda_kernels(), 1, Device::cuda);
@@ -205,10 +205,11 @@ TEST(CudaStepTest, StepsOfTextsThatGrowAreGraphs) {
                    std::span(blocks[size_t(i)]).first(size_t(length / kBlock + 1)), 1);
       }
       runner.run();
-      if (graphs_of(rank).stats().issued > before) ++not_graphs, last = step;
+      constexpr int64_t kFew = 2;  // fewer than a graph is made for
+      if (graphs_of(rank).stats().issued > before + kFew) ++not_graphs, last = step;
     }
   });
-  EXPECT_LE(not_graphs, kSteps / 16) << "the last one: " << last;
+  EXPECT_LE(not_graphs, 4) << "the last one: " << last;  // two until all is known
 }
 
 // What is multiplied with blocks is rounded before.
