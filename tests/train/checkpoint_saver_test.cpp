@@ -15,6 +15,23 @@
 namespace weft {
 namespace {
 
+// What a rank needs to train and to save.
+struct SavingRank {
+  TestRank rank{cpu_kernels()};
+  SyntheticBatches batches;
+  ByteTokenizer tokenizer;
+  Trainer trainer;
+  SavedRun saved;
+  CheckpointStore store;
+
+  SavingRank(Communicator& world, const Recipe& recipe, const std::string& folder,
+             FileSystem& fs = FileSystem::real())
+      : batches(batches_of(recipe)),
+        trainer(rank.context, world, recipe, batches),
+        saved(trainer, recipe, tokenizer),
+        store(folder, {}, fs) {}
+};
+
 TEST(SpreadTest, GivesEveryRankAboutAsManyBytes) {
   const std::vector<uint64_t> bytes{100, 10, 10, 10, 10, 60, 60, 60};
   EXPECT_EQ(spread(bytes, 1), std::vector<int>(8, 0));
@@ -85,12 +102,8 @@ TEST(CheckpointSaverTest, EveryRankWritesItsPart) {
   const TemporaryFolder folder;
   const Recipe recipe = recipe_of_four();
   run_ranks(4, [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const SyntheticBatches batches = batches_of(recipe);
-    const ByteTokenizer tokenizer;
-    Trainer trainer(rank.context, world, recipe, batches);
-    SavedRun saved(trainer, recipe, tokenizer);
-    CheckpointStore store(folder.path());
+    SavingRank own(world, recipe, folder.path());
+    auto& [rank, batches, tokenizer, trainer, saved, store] = own;
     save_now(saved, trainer, store);
     const Checkpoint checkpoint = std::move(*store.newest_valid().checkpoint);
     uint64_t all = 0;
@@ -130,12 +143,8 @@ TEST(CheckpointSaverTest, TrainingGoesOnWhileFilesAreWritten) {
   GatedFileSystem gate;
   std::vector<double> losses, again;
   run_ranks(4, [&](Communicator& world) {
-    TestRank rank(cpu_kernels());
-    const SyntheticBatches batches = batches_of(recipe);
-    const ByteTokenizer tokenizer;
-    Trainer trainer(rank.context, world, recipe, batches);
-    SavedRun saved(trainer, recipe, tokenizer);
-    CheckpointStore store(folder.path(), {}, gate);
+    SavingRank own(world, recipe, folder.path(), gate);
+    auto& [rank, batches, tokenizer, trainer, saved, store] = own;
     CheckpointSaver saver(world, store);
     trainer.step();
     saver.start(saved.take(0));
@@ -168,12 +177,8 @@ TEST(CheckpointSaverTest, ASlowDiskIsNoRankThatStandsStill) {
   for (int r = 0; r < 3; ++r) disks[size_t(r)].open_gate();
   run_ranks(4,
             [&](Communicator& world) {
-              TestRank rank(cpu_kernels());
-              const SyntheticBatches batches = batches_of(recipe);
-              const ByteTokenizer tokenizer;
-              Trainer trainer(rank.context, world, recipe, batches);
-              SavedRun saved(trainer, recipe, tokenizer);
-              CheckpointStore store(folder.path(), {}, disks[size_t(world.rank())]);
+              SavingRank own(world, recipe, folder.path(), disks[size_t(world.rank())]);
+              auto& [rank, batches, tokenizer, trainer, saved, store] = own;
               CheckpointSaver saver(world, store);
               saver.start(saved.take(0));
               std::jthread opener;
@@ -196,12 +201,8 @@ TEST(CheckpointSaverTest, ARankThatStandsStillIsMissed) {
   try {
     run_ranks(4,
               [&](Communicator& world) {
-                TestRank rank(cpu_kernels());
-                const SyntheticBatches batches = batches_of(recipe);
-                const ByteTokenizer tokenizer;
-                Trainer trainer(rank.context, world, recipe, batches);
-                SavedRun saved(trainer, recipe, tokenizer);
-                CheckpointStore store(folder.path());
+                SavingRank own(world, recipe, folder.path());
+                auto& [rank, batches, tokenizer, trainer, saved, store] = own;
                 CheckpointSaver saver(world, store);
                 saver.start(saved.take(0));
                 if (world.rank() == 2)
@@ -235,12 +236,8 @@ TEST(CheckpointSaverTest, AFailureOfAnyRankEndsTheSaveAndKeepsTheLastCheckpoint)
   std::string message;
   try {
     run_ranks(4, [&](Communicator& world) {
-      TestRank rank(cpu_kernels());
-      const SyntheticBatches batches = batches_of(recipe);
-      const ByteTokenizer tokenizer;
-      Trainer trainer(rank.context, world, recipe, batches);
-      SavedRun saved(trainer, recipe, tokenizer);
-      CheckpointStore store(folder.path(), {}, disks[size_t(world.rank())]);
+      SavingRank own(world, recipe, folder.path(), disks[size_t(world.rank())]);
+      auto& [rank, batches, tokenizer, trainer, saved, store] = own;
       save_now(saved, trainer, store);
       trainer.step();
       disks[2].is_full = true;

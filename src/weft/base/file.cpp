@@ -40,6 +40,12 @@ int open_or_fail(FileSystem& fs, const std::string& path, OpenMode mode) {
   return fd;
 }
 
+// what: cannot be done while the file is there.
+void unlink_or_fail(FileSystem& fs, const std::string& path, std::string_view what) {
+  const int result = retried([&] { return fs.unlink(path); });
+  if (result < 0 && result != -ENOENT) fail(what, path, -result);
+}
+
 std::string name_of_this_process() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
@@ -304,15 +310,9 @@ void rename_path(FileSystem& fs, const std::string& from, const std::string& to)
   if (result < 0) fail(fmt::format("rename {} to", from), to, -result);
 }
 
-void remove_file(FileSystem& fs, const std::string& path) {
-  const int result = retried([&] { return fs.unlink(path); });
-  if (result < 0 && result != -ENOENT) fail("remove", path, -result);
-}
+void remove_file(FileSystem& fs, const std::string& path) { unlink_or_fail(fs, path, "remove"); }
 
-void make_way(FileSystem& fs, const std::string& path) {
-  const int result = retried([&] { return fs.unlink(path); });
-  if (result < 0 && result != -ENOENT) fail("write", path, -result);
-}
+void make_way(FileSystem& fs, const std::string& path) { unlink_or_fail(fs, path, "write"); }
 
 void remove_folder(FileSystem& fs, const std::string& path) {
   std::vector<std::string> names;

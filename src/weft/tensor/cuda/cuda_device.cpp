@@ -26,6 +26,14 @@ CudaDevice describe(int device) {
           .compute_capability = 10 * p.major + p.minor};
 }
 
+// Which a rank uses.
+int device_of(int rank) {
+  std::string why;
+  const int count = num_cuda_devices(&why);
+  if (count == 0) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
+  return rank % count;
+}
+
 }  // namespace
 
 bool has_cuda() { return true; }
@@ -41,12 +49,7 @@ int num_cuda_devices(std::string* why) {
   return 0;
 }
 
-CudaDevice cuda_device_of(int rank) {
-  std::string why;
-  const int count = num_cuda_devices(&why);
-  if (count == 0) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
-  return describe(rank % count);
-}
+CudaDevice cuda_device_of(int rank) { return describe(device_of(rank)); }
 
 std::vector<CudaDevice> cuda_devices(std::string* why) {
   std::vector<CudaDevice> devices;
@@ -62,12 +65,7 @@ std::vector<CudaDevice> cuda_devices(std::string* why) {
   return devices;
 }
 
-void use_cuda_device(int rank) {
-  std::string why;
-  const int count = num_cuda_devices(&why);
-  if (count == 0) throw Error("{}", why.empty() ? "this machine has no CUDA device" : why);
-  check_cuda(cudaSetDevice(rank % count), "choose a device");
-}
+void use_cuda_device(int rank) { check_cuda(cudaSetDevice(device_of(rank)), "choose a device"); }
 
 std::byte* allocate_on_cuda(size_t bytes) {
   void* data = nullptr;

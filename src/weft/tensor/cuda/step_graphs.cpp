@@ -48,11 +48,6 @@ struct StepGraphs::Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Of another key, with the memory of this one's, whose steps are done: to free and to pin some would stop the device.
-  void begin_anew(uint64_t other) {
-    forget();
-    key = other, num_steps = 0, was_run = false;
-  }
   void forget() {
     for (Segment& s : segments) destroy(s.graph);
     segments.clear(), ops.clear(), before.clear();
@@ -90,6 +85,8 @@ void StepGraphs::flush_this_thread() noexcept {
   }
 }
 
+// That of the key; else a new one, or the one that was not used for longest, whose memory serves on: to free and to
+// pin some would stop the device.
 StepGraphs::Plan* StepGraphs::plan_of(uint64_t key) {
   const auto found = std::ranges::find(plans_, key, [](const auto& plan) { return plan->key; });
   if (found != plans_.end()) {
@@ -97,9 +94,6 @@ StepGraphs::Plan* StepGraphs::plan_of(uint64_t key) {
   } else if (plans_.size() < kMostPlans) {
     plans_.push_front(std::make_unique<Plan>(key));
   } else {
-    Plan& oldest = *plans_.back();
-    if (oldest.was_run) wait_(oldest.done);
-    oldest.begin_anew(key);
     plans_.splice(plans_.begin(), plans_, std::prev(plans_.end()));
   }
   return plans_.front().get();
@@ -111,7 +105,8 @@ void StepGraphs::begin(uint64_t key) {
   Plan* const plan = plan_of(key);
   // What graphs and uploads read may change when they have read it.
   if (plan->was_run) wait_(plan->done);
-  if (plan->has_failed) plan->forget();
+  if (plan->has_failed || plan->key != key) plan->forget();
+  plan->key = key;
   plan_ = plan, at_ = 0, segment_ = 0;
   ++plan->num_steps;
   is_recording_ = plan->ops.empty();
@@ -203,8 +198,8 @@ StepGraphs::Op& StepGraphs::new_op(bool has_room) {
     const size_t doublings = std::min<size_t>(plan.segments.size() - 1, 8);
     return s.end - s.begin >= std::min(kFirstOps << doublings, kMostOps);
   };
-  const bool is_new_segment = plan.segments.empty() || plan.segments.back().is_closed || op.is_apart() ||
-                              is_full(plan.segments.back());
+  const bool is_new_segment =
+      plan.segments.empty() || plan.segments.back().is_closed || op.is_apart() || is_full(plan.segments.back());
   if (is_new_segment) plan.segments.push_back({at_, at_, false, nullptr});
   plan.segments.back().is_closed = op.is_apart();
   plan.segments.back().end = ++at_;
@@ -288,8 +283,8 @@ void StepGraphs::finish_segment() {
   ++stats_.launched;
 }
 
-// One copy brings all that the segment uploads, which is known by the time that its graph is launched and lies side by
-// side; a copy between two kernels keeps the second one waiting.
+// One copy brings all that the segment uploads, which is known by the time that its graph is launched and lies side
+// by side; a copy between two kernels keeps the second one waiting.
 void StepGraphs::issue_to_capture(const Segment& s) {
   size_t begin = kUploadBytes, end = 0;
   for (size_t i = s.begin; i < s.end; ++i) {
