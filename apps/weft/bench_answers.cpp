@@ -72,7 +72,7 @@ struct AnswersTime {
   double share_ahead = 0;  // of steps
 };
 
-// On the rank that speaks.
+// On the driver.
 AnswersTime measure(const BenchAnswersCommand& o, ForwardModel& model, int64_t count, bool goes_ahead) {
   const int64_t blocks = count * ceil_div(o.context + o.tokens + 1, kBlockTokens);
   ContinuousEngine engine(model, {.kv_blocks = blocks,
@@ -83,7 +83,7 @@ AnswersTime measure(const BenchAnswersCommand& o, ForwardModel& model, int64_t c
                                   .max_waiting = count,
                                   .keeps_prefixes = false,
                                   .goes_ahead = goes_ahead});
-  if (!engine.is_speaker()) return engine.run(), AnswersTime{};
+  if (!engine.is_driver()) return engine.run(), AnswersTime{};
   auto measured = std::async(std::launch::async, [&] {
     struct Stop {
       ContinuousEngine& engine;
@@ -107,7 +107,7 @@ void bench_answers(const BenchAnswersCommand& o, ForwardModel& model) {
     throw UsageError("{} tokens are more than the model's context of {}: lower --context or --tokens",
                      o.context + o.tokens, model.config().context);
   const bool is_device = model.context().stream.allocator().device() == Device::cuda;
-  const bool speaks = model.is_speaker();
+  const bool speaks = model.is_driver();
   nlohmann::json rows = nlohmann::json::array();
   if (speaks)
     o.output.text(fmt::format("{:>9}  {:<8} {:>10} {:>10} {:>12}", "sequences", "", "ms a step", "tokens/s",

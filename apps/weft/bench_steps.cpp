@@ -69,11 +69,11 @@ int64_t weight_bytes(ForwardModel& model) {
   return int64_t(bytes);
 }
 
-// Runs body(sequences) on the rank that speaks; the others follow it.
+// Runs body(sequences) on the driver; the others follow it.
 void with_sequences(const BenchStepsCommand& o, ForwardModel& model, int64_t count, int64_t tokens,
                     FunctionRef<void(Sequences&)> body) {
   Sequences sequences(model, o.kv_format(model), count, tokens);
-  if (!sequences.runner().is_speaker()) return sequences.runner().follow();
+  if (!sequences.runner().is_driver()) return sequences.runner().follow();
   body(sequences);
   sequences.runner().stop();
 }
@@ -92,7 +92,7 @@ void decode(const BenchStepsCommand& o, ForwardModel& model) {
   std::optional<ReadLimit> limit;
   if (knows_bytes) limit.emplace(model.context().stream);
   const int64_t weights = weight_bytes(model);
-  if (model.is_speaker())
+  if (model.is_driver())
     o.output.text(fmt::format("{:>9} {:>10} {:>10} {:>12} {:>9}", "sequences", "ms a step", "tokens/s", "GB/s read",
                               "of memory"));
   nlohmann::json rows = nlohmann::json::array();
@@ -119,7 +119,7 @@ void decode(const BenchStepsCommand& o, ForwardModel& model) {
           "{:>9} {:>10.3f} {:>10.1f} {}", count, seconds * 1e3, double(count) / seconds,
           knows_bytes ? fmt::format("{:>12.1f} {:>9}", read * 1e-9, percent_of(share * bandwidth, bandwidth)) : ""));
     });
-  if (model.is_speaker())
+  if (model.is_driver())
     o.output.json({{"bench", "decode"},
                    {"context", o.context},
                    {"kv_dtype", kv_dtype_name(o.kv_format(model))},
@@ -129,7 +129,7 @@ void decode(const BenchStepsCommand& o, ForwardModel& model) {
 void prefill(const BenchStepsCommand& o, ForwardModel& model) {
   const bool is_alone = model.mesh().world().size() == 1;
   const double peak = is_alone ? peak_flops(model.context().stream, model.dtype()) : 0;
-  if (model.is_speaker())
+  if (model.is_driver())
     o.output.text(fmt::format("{:>7} {:>10} {:>10} {:>9} {:>8}", "tokens", "ms", "tokens/s", "GFLOP/s", "of peak"));
   nlohmann::json rows = nlohmann::json::array();
   for (const int64_t tokens : o.sizes) {
@@ -144,7 +144,7 @@ void prefill(const BenchStepsCommand& o, ForwardModel& model) {
           is_alone ? fmt::format("{:>9.1f} {:>8}", flops / seconds * 1e-9, percent_of(flops / seconds, peak)) : ""));
     });
   }
-  if (model.is_speaker()) o.output.json({{"bench", "prefill"}, {"chunk", o.chunk}, {"rows", rows}});
+  if (model.is_driver()) o.output.json({{"bench", "prefill"}, {"chunk", o.chunk}, {"rows", rows}});
 }
 
 CLI::App& add_command(CLI::App& bench, const std::shared_ptr<BenchStepsCommand>& o, const char* name,

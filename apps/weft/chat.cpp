@@ -139,7 +139,7 @@ bool say_if_full(const std::vector<int32_t>& prompt, const ForwardModel& model, 
 
 void chat_on_rank(const ChatCommand& o, ForwardModel& model, const ModelSource& source) {
   std::optional<Conversation> conversation;
-  if (model.is_speaker()) conversation.emplace(o, source);
+  if (model.is_driver()) conversation.emplace(o, source);
   GenerateOptions options = o.generate;
   options.sampling = o.sampling.over(source.sampling_defaults());
   options.stop_tokens =

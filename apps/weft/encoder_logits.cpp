@@ -96,7 +96,7 @@ void print_encoder_logits(EncoderKind kind, const ForwardOptions& options, const
                           const Output& output) {
   run_encoder(options, [&](Context& context, const EncoderUse& use) {
     const nlohmann::json results = results_of(kind, context, options.model, use, inputs);
-    if (!use.mesh->is_speaker()) return;
+    if (!use.mesh->is_driver()) return;
     for (const char* key : {"logits", "text", "image"})
       if (results.contains(key))
         for (const auto& row : results[key])

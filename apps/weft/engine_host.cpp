@@ -23,19 +23,26 @@ EngineHost::~EngineHost() {
 }
 
 void EngineHost::run(const EngineOptions& options, const OnFailure& on_failure) {
+  bool is_told = false;
+  const auto tell = [&](const char* error) {
+    if (!std::exchange(is_told, true)) on_failure(error);
+  };
   try {
-    run_engine(options, [&](Speaker& speaker) {
-      engine_ = &speaker.engine;
+    run_engine(options, [&](Driver& driver) {
+      engine_ = &driver.engine;
       can_be_asked_.set_value();
       try {
         engine_->run();
       } catch (const std::exception& e) {
-        on_failure(e.what());
+        tell(e.what());
       }
       is_released_.get_future().wait();  // nobody points to it any more
     });
-  } catch (...) {
-    if (!engine_) can_be_asked_.set_exception(std::current_exception());
+  } catch (const std::exception& e) {
+    if (engine_)
+      tell(e.what());  // of another rank, or as it ended
+    else
+      can_be_asked_.set_exception(std::current_exception());
   }
 }
 

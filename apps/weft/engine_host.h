@@ -13,8 +13,8 @@ namespace weft::app {
 
 class EngineHost {
  public:
-  // Waits until it can be asked; throws what is wrong with it. `on_failure` is told, on that thread, why it ended
-  // before it was stopped; its requests have been refused by then.
+  // Waits until it can be asked; throws what is wrong with it. `on_failure` is told, on that thread and once,
+  // why it ended before it was stopped, its requests having been refused by then, or how it failed to end.
   using OnFailure = std::function<void(const std::string& error)>;
   EngineHost(EngineOptions options, OnFailure on_failure);
   ~EngineHost();  // stops it

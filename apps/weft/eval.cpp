@@ -7,6 +7,7 @@
 #include "eval_questions.h"
 #include "forward_ranks.h"
 #include "weft/data/dataset.h"
+#include "weft/data/predicted_bytes.h"
 #include "weft/text/tokenizer_files.h"
 #include "weft/train/evaluate.h"
 #include "weft/train/evaluate_text_to_text.h"
@@ -23,14 +24,15 @@ struct EvalCommand {
   Output output;
 };
 
-void print(const EvalCommand& o, const EvalResult& r, int64_t source_bytes, const std::string& model) {
+// bytes: those that what was predicted stands for.
+void print(const EvalCommand& o, const EvalResult& r, int64_t bytes, const std::string& model) {
   const double bits_per_byte =
-      r.loss * double(r.num_targets) / std::numbers::ln2 / double(std::max<int64_t>(source_bytes, 1));
+      r.loss * double(r.num_targets) / std::numbers::ln2 / double(std::max<int64_t>(bytes, 1));
   o.output.json({{"loss", r.loss},
                  {"perplexity", std::exp(r.loss)},
                  {"bits_per_byte", bits_per_byte},
                  {"tokens", r.num_targets},
-                 {"bytes", source_bytes},
+                 {"bytes", bytes},
                  {"model", model}});
   if (!o.output.is_json())
     o.output.text(fmt::format("loss {:.4f} nats/token, perplexity {:.3f}, {:.4f} bits/byte over {} tokens", r.loss,
@@ -60,7 +62,8 @@ void eval_decoder(const EvalCommand& o) {
     const int64_t rows = o.rows > 0 ? o.rows : std::max<int64_t>(1, kTokensPerPass / seq_len);
     const EvalResult result = evaluate(model, {tokens, 0, tokens->num_tokens()},
                                        {.seq_len = seq_len, .rows = rows, .documents = o.documents});
-    if (model.is_speaker()) print(o, result, tokens->source_bytes(), source.path());
+    const BatchOptions windows{.seq_len = int32_t(seq_len), .global_batch = int32_t(rows), .documents = o.documents};
+    if (model.is_driver()) print(o, result, predicted_bytes(tokens, *tokenizer, windows), source.path());
   });
 }
 
@@ -91,7 +94,7 @@ void eval_text_to_text(const EvalCommand& o) {
       for_each_example(FileSystem::real(), file.path, InstructFormat::automatic, add, [](int64_t) {});
     const EvalResult result = evaluation.finish();
     if (result.num_targets == 0) throw UsageError("--data {}: there are no examples", o.data);
-    if (use.mesh->is_speaker()) print(o, result, target_bytes, o.forward.model);
+    if (use.mesh->is_driver()) print(o, result, target_bytes, o.forward.model);
   });
 }
 

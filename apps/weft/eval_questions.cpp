@@ -120,7 +120,7 @@ void ask_on_rank(const QuestionOptions& o, ForwardModel& model, const ModelSourc
   const auto begin = std::chrono::steady_clock::now();
   Scored scored{ask(model, questions, options), {}, {}};
   const double seconds = seconds_since(begin);
-  if (!model.is_speaker()) return;
+  if (!model.is_driver()) return;
   for (size_t i = 0; i < scored.answers.size(); ++i)
     scored.texts.push_back(scored_answer(prompts[i / size_t(o.samples)], scored.answers[i], *tokenizer));
   scored.rewards = make_reward(config)->score(scored.texts);

@@ -31,8 +31,8 @@ std::string read_prompt(const GenerateCommand& o) {
 class Transcript {
  public:
   // tokenizer: null when tokens are all there is.
-  Transcript(const Output& output, const Tokenizer* tokenizer, bool is_speaker)
-      : output_(output), tokenizer_(tokenizer), is_shown_(is_speaker && !output.is_json()) {
+  Transcript(const Output& output, const Tokenizer* tokenizer, bool is_driver)
+      : output_(output), tokenizer_(tokenizer), is_shown_(is_driver && !output.is_json()) {
     if (tokenizer_) decoder_.emplace(*tokenizer_);
   }
 
@@ -83,13 +83,13 @@ void generate_on_rank(const GenerateCommand& o, const std::string& prompt, Forwa
   GenerateOptions options = o.generate;
   options.sampling = o.sampling.over(source.sampling_defaults());
   if (tokenizer) options.stop_tokens = stop_tokens(source, *tokenizer);
-  Transcript transcript(o.output, tokenizer.get(), model.is_speaker());
+  Transcript transcript(o.output, tokenizer.get(), model.is_driver());
   transcript.begin(prompt, true);
   const auto begin = std::chrono::steady_clock::now();
   Generator generator(model);
   generator.generate(ids, options, [&](int32_t token) { transcript.add(token); });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (model.is_speaker()) transcript.end(ids.size(), seconds);
+  if (model.is_driver()) transcript.end(ids.size(), seconds);
 }
 
 // T5 reads the prompt and writes another text.
@@ -101,7 +101,7 @@ void generate_by_t5(const GenerateCommand& o, const std::string& prompt, Context
   const std::vector<int32_t> ids =
       has_ids ? parse_ids(o.ids, "--ids", c.vocab) : encode_for_t5(*tokenizer, c, prompt);
   if (ids.empty()) throw UsageError("the prompt is empty: give at least one token with --prompt or --prompt-file");
-  Transcript transcript(o.output, tokenizer.get(), use.mesh->is_speaker());
+  Transcript transcript(o.output, tokenizer.get(), use.mesh->is_driver());
   transcript.begin(prompt, false);
   const auto begin = std::chrono::steady_clock::now();
   T5::Writing writing(*t5, context, t5->encode(context, ids), o.generate.max_tokens + 1);
@@ -121,7 +121,7 @@ void generate_by_t5(const GenerateCommand& o, const std::string& prompt, Context
     transcript.add(token);
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (use.mesh->is_speaker()) transcript.end(ids.size(), seconds);
+  if (use.mesh->is_driver()) transcript.end(ids.size(), seconds);
 }
 
 void generate(const GenerateCommand& o) {

@@ -5,10 +5,10 @@
 
 namespace weft::app {
 
-LaunchedReplicas::LaunchedReplicas(Speaker& speaker, const std::function<void(const std::string& line)>& log)
-    : own_(speaker.engine) {
+LaunchedReplicas::LaunchedReplicas(Driver& driver, const std::function<void(const std::string& line)>& log)
+    : own_(driver.engine) {
   std::vector<Engine*> all{&own_};
-  for (remote::Socket& socket : speaker.sockets) {
+  for (remote::Socket& socket : driver.sockets) {
     others_.push_back(std::make_unique<remote::RemoteEngine>(std::make_unique<remote::Channel>(std::move(socket)),
                                                              fmt::format("replica {}", all.size()), log));
     all.push_back(others_.back().get());
@@ -21,14 +21,14 @@ void LaunchedReplicas::stop() {
   own_.stop();
 }
 
-void serve_replica(Speaker& speaker, api::ConstraintFactory* constraints) {
-  ContinuousEngine& engine = speaker.engine;
-  remote::ReplicaServer server(std::move(speaker.sockets.front()), engine, constraints, [&] { engine.stop(); });
+void serve_replica(Driver& driver, api::ConstraintFactory* constraints) {
+  ContinuousEngine& engine = driver.engine;
+  remote::ReplicaServer server(std::move(driver.sockets.front()), engine, constraints, [&] { engine.stop(); });
   try {
     engine.run();
   } catch (const std::exception& e) {
     server.tell_failure(e.what());
-    if (!speaker.is_alone) throw;
+    if (!driver.is_alone) throw;
   }
   server.finish();
 }

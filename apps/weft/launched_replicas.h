@@ -15,7 +15,7 @@ namespace weft::app {
 class LaunchedReplicas {
  public:
   // Of the first replica. Waits until the others can be asked. `log` is told which of them failed.
-  LaunchedReplicas(Speaker& speaker, const std::function<void(const std::string& line)>& log);
+  LaunchedReplicas(Driver& driver, const std::function<void(const std::string& line)>& log);
 
   Engine& engine() { return together_ ? *together_ : static_cast<Engine&>(own_); }
   void run() { own_.run(); }  // the own one, until stop(); when it fails, the server ends
@@ -27,8 +27,8 @@ class LaunchedReplicas {
   std::optional<ReplicatedEngine> together_;
 };
 
-// The work of another replica's speaker, until the first one stops it. An engine of one rank that fails is out of
+// The work of another replica's driver, until the first one stops it. An engine of one rank that fails is out of
 // service from then on; one of several ranks ends the job, since its other ranks may wait for each other.
-void serve_replica(Speaker& speaker, api::ConstraintFactory* constraints);
+void serve_replica(Driver& driver, api::ConstraintFactory* constraints);
 
 }  // namespace weft::app

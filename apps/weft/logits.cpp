@@ -49,7 +49,7 @@ void logits(const LogitsCommand& o) {
                     .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1},
                     .runs = {&run, 1}};
     const Tensor result = model.logits(pass, 0, pass.num_tokens);
-    if (model.is_speaker()) print(o.output, ids, on_host(model.context().stream, result));
+    if (model.is_driver()) print(o.output, ids, on_host(model.context().stream, result));
   });
 }
 

@@ -124,11 +124,10 @@ void add_serve_options(CLI::App& c, ServePlanOptions& s) {
   add("--tokens-per-step", s.tokens_per_step, 1, "As of weft serve");
   add("--max-running", s.max_running, 1, "As of weft serve");
   add("--block-tokens", s.block_tokens, 1, "As of weft serve");
-  auto* draft =
-      c.add_option("--draft", s.draft, "A smaller model that guesses; or mtp, the model's own part for that")
-          ->group("Serving");
-  add("--speculate", s.speculate, 1, "Tokens that it guesses in one step")->needs(draft);
-  c.add_option("--acceptance", s.acceptance, "How often a guess comes true behind those that did")
+  auto* draft = c.add_option("--draft", s.draft, "A smaller model that drafts; or mtp, the model's own part for that")
+                    ->group("Serving");
+  add("--speculate", s.speculate, 1, "Tokens that it drafts in one step")->needs(draft);
+  c.add_option("--acceptance", s.acceptance, "How often a draft token is accepted behind those that were")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str()
       ->needs(draft)
@@ -156,6 +155,10 @@ void add_plan(CLI::App& program) {
       ->check(CLI::IsMember({"fp32", "bf16"}));
   c->add_flag("--fp8", t.has_fp8,
               "What if the matrix products of blocks ran in fp8, as in other programs; weft's own: --precision fp8");
+  c->add_option("--expert-load", t.expert_load,
+                "What if the experts of the busiest rank took so many times an even share: expert_rank_load of "
+                "metrics.jsonl [1]")
+      ->check(CLI::Range(1.0, 65536.0));
   c->add_option("--rank-by", t.rank_by,
                 "time of a step, cost (device-hours of a token, fewer devices tried too), or memory of a device")
       ->check(CLI::IsMember({"time", "cost", "memory"}))

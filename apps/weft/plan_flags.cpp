@@ -19,9 +19,9 @@ struct PlanUse {
 
 constexpr PlanUse kPlanUses[] = {
     {"--for train",
-     " model --for --cluster --seq-len --global-batch --precision --gradients --fp8 --rank-by --top --recipe --data "
-     "--timeline --report --svg --beside --scaling-time --mesh --zero --hsdp --schedule --virtual-stages "
-     "--sequence-parallel --cp-mode --recompute --device --timeout "},
+     " model --for --cluster --seq-len --global-batch --precision --gradients --fp8 --expert-load --rank-by --top "
+     "--recipe --data --timeline --report --svg --beside --scaling-time --mesh --zero --hsdp --schedule "
+     "--virtual-stages --sequence-parallel --cp-mode --recompute --device --timeout "},
     {"--for serve",
      " model --for --cluster --precision --fp8 --top --mesh --target --input-len --output-len --ttft-ms --tpot-ms "
      "--quantize --kv-dtype --tokens-per-step --max-running --block-tokens --draft --speculate --acceptance "},
@@ -47,6 +47,10 @@ void refuse_idle_options(const CLI::App& command, std::string_view use) {
       throw UsageError("{} counts for nothing with {}: leave one of them out", shown, use);
     throw UsageError("{} belongs to {} and counts for nothing with {}: leave it out", shown, owner->name, use);
   }
+  if (command.count("--mesh") == 0) return;
+  for (const char* const name : {"--rank-by", "--top"})
+    if (command.count(name) > 0)
+      throw UsageError("{} is of layouts that are compared, and --mesh names one: leave one of them out", name);
 }
 
 }  // namespace weft::app

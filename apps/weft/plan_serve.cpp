@@ -34,7 +34,7 @@ bool has_weights(const std::string& path) {
 Opened open(const std::string& name, DType dtype, WithMtp mtp = WithMtp::no) {
   Opened o;
   if (!std::filesystem::exists(name)) {
-    o.model.config = preset(name);  // which has no part that guesses
+    o.model.config = preset(name);  // which has no part that drafts
   } else if (has_weights(name)) {
     o.source = open_model(name, Checkpoint::Check::sizes, mtp);
     o.model.config = o.source->config();
@@ -136,8 +136,8 @@ void show(const ServeCandidate& c, const ServePlanOptions& o, const Output& outp
                           most.loaded_tokens_per_s, most.loaded_batch, most.loaded.bound()));
   for (const Speculation& s : p.speculation)
     output.text(fmt::format(
-        "  guesses {} answers: {:.2f} tokens a step of {:.2f} + {:.2f} ms: {:.2f} times as fast as without", s.batch,
-        s.tokens_per_step, 1e3 * s.draft_s, 1e3 * s.verify_s, s.gain));
+        "  drafts for {} answers: {:.2f} tokens a step of {:.2f} + {:.2f} ms: {:.2f} times as fast as without",
+        s.batch, s.tokens_per_step, 1e3 * s.draft_s, 1e3 * s.verify_s, s.gain));
 }
 
 std::string command_of(const ServeCandidate& c, const ServePlanOptions& o) {
@@ -252,9 +252,9 @@ void plan_one(const ServePlanOptions& o, const ServeSearchRequest& q, const Outp
 
 void plan_service(const ServePlanOptions& o, const Output& output) {
   const DType dtype = parse_dtype(o.dtype);
-  const bool guesses_itself = o.draft == kOwnDraft;
-  const Opened model = open(o.model, dtype, guesses_itself ? WithMtp::yes : WithMtp::no);
-  if (guesses_itself) require_own_draft(model.model.config, o.model);
+  const bool drafts_itself = o.draft == kOwnDraft;
+  const Opened model = open(o.model, dtype, drafts_itself ? WithMtp::yes : WithMtp::no);
+  if (drafts_itself) require_own_draft(model.model.config, o.model);
   ServeSearchRequest q;
   q.serve = {.model = model.model,
              .cluster = parse_cluster(o.cluster),
@@ -267,8 +267,8 @@ void plan_service(const ServePlanOptions& o, const Output& output) {
              .max_running = o.max_running};
   Opened draft;
   if (!o.draft.empty()) {
-    q.serve.draft = {.model = {}, .guesses = o.speculate, .acceptance = o.acceptance};
-    if (!guesses_itself) draft = open(o.draft, dtype), q.serve.draft->model = draft.model;
+    q.serve.draft = {.model = {}, .draft_tokens = o.speculate, .acceptance = o.acceptance};
+    if (!drafts_itself) draft = open(o.draft, dtype), q.serve.draft->model = draft.model;
   }
   if (!o.quantize.empty()) q.quantize = o.quantize;
   for (const std::string& one : q.quantize) parse_block_choice(one);

@@ -79,6 +79,10 @@ Asked asked_for(const TrainPlanOptions& o) {
   if (q.seq_len == 0) q.seq_len = std::min<int64_t>(q.model.context > 0 ? q.model.context : 4096, 8192);
   if (q.model.context < q.seq_len) q.model.context = q.seq_len;
   complete(q.model);
+  if (o.expert_load > 0) {
+    if (q.model.experts == 0) throw UsageError("--expert-load: the model has no experts: leave it out");
+    q.stack.expert_load = o.expert_load;
+  }
   if (o.global_batch > 0) q.global_batch = o.global_batch;
   if (q.global_batch == 0) q.global_batch = usual_batch(q.seq_len, q.cluster.num_devices);
   return asked;

@@ -14,6 +14,7 @@ struct TrainPlanOptions {
   int64_t seq_len = 0, global_batch = 0;
   std::string precision, gradients;  // "": the recipe's, or bf16 and fp32
   bool has_fp8 = false;
+  double expert_load = 0;  // 0: experts are equally busy
   std::string rank_by = "time";
   int top = 5;
   std::string recipe, timeline, data = "data.txt";  // files

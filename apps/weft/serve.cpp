@@ -27,8 +27,11 @@ class Ending {
   void set() {
     if (!is_set_.exchange(true)) promise_.set_value();
   }
-  void fail(const std::string& error) {
-    if (!is_set_.exchange(true)) promise_.set_exception(std::make_exception_ptr(Error("{}", error)));
+  // False where the end was set before.
+  bool fail(const std::string& error) {
+    if (is_set_.exchange(true)) return false;
+    promise_.set_exception(std::make_exception_ptr(Error("{}", error)));
+    return true;
   }
   void wait() { promise_.get_future().get(); }
 
@@ -71,13 +74,13 @@ struct OpenedText {
   ModelText text;
 };
 
-// The ranks are processes: this one's is served on this thread. The first replica's speaker listens for all of them.
+// The ranks are processes: this one's is served on this thread. The first replica's driver listens for all of them.
 void serve_launched(const ServeCommand& o, const StopSignals& signals, EngineOptions model) {
   OpenedText opened(model);
   model.forward.replicas = replicas_of(model.forward);
-  run_engine(model, [&](Speaker& speaker) {
-    if (speaker.place.replica > 0) return serve_replica(speaker, opened.text.served_by(speaker.engine).constraints);
-    LaunchedReplicas replicas(speaker, [&](const std::string& line) { o.model.output.text("weft: " + line); });
+  run_engine(model, [&](Driver& driver) {
+    if (driver.place.replica > 0) return serve_replica(driver, opened.text.served_by(driver.engine).constraints);
+    LaunchedReplicas replicas(driver, [&](const std::string& line) { o.model.output.text("weft: " + line); });
     Front front(o.front, o.model.output, signals);
     front.serve(
         {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); }, [&] { replicas.stop(); });
@@ -95,7 +98,7 @@ void serve_all(const ServeCommand& o, const StopSignals& signals, const std::vec
   for (const EngineOptions& model : models) opened.push_back(std::make_unique<OpenedText>(model));
   for (const EngineOptions& model : models) {
     const auto on_failure = [&o, &ending, &model, is_first = hosted.empty()](const std::string& error) {
-      if (is_first) return ending.fail(error);
+      if (is_first && ending.fail(error)) return;
       o.model.output.text(fmt::format("weft: {} ended: {}", model.name, error));
     };
     hosted.push_back(std::make_unique<HostedModel>(model, on_failure));

@@ -34,14 +34,14 @@ AskedServer asked_of(const EngineOptions& o, const ModelSource& source) {
                .tokens_per_step = o.engine.tokens_per_step,
                .max_running = o.engine.max_running,
                .packs_weights = true,
-               .guesses_without_draft = o.engine.most_guesses};
+               .drafts_without_model = o.engine.max_draft_tokens};
   if (!o.has_draft_model()) return a;
   a.draft_source = open_model(o.draft, Checkpoint::Check::sizes);
   a.request.draft = {
       .model =
           ServedModel{
               .config = a.draft_source->config(), .source = a.draft_source.get(), .dtype = dtype, .blocks = blocks},
-      .guesses = o.engine.most_guesses};
+      .draft_tokens = o.engine.max_draft_tokens};
   return a;
 }
 
@@ -77,7 +77,7 @@ int64_t state_bytes(const ServeRequest& q, const MeshShape& mesh) {
 // kv_bytes: of states, too.
 ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t kv_bytes) {
   const int64_t state = state_bytes(q, mesh),
-                states = share_states(state, kv_bytes, q.max_running, q.num_guesses(), true).all();
+                states = share_states(state, kv_bytes, q.max_running, q.num_draft_tokens(), true).all();
   const int64_t blocks = (kv_bytes - states * state) / (bytes_of_token(q, mesh) * q.block_tokens);
   return memory_of_replica(q, mesh, std::max<int64_t>(blocks, 1), state > 0 ? states : 1);
 }
@@ -86,7 +86,7 @@ ServedMemory memory_with(const ServeRequest& q, const MeshShape& mesh, int64_t k
 // for one whole context.
 int64_t choose_cache(const EngineOptions& o, const ServeRequest& q, const MeshShape& mesh, int64_t available) {
   const int64_t one = ceil_div(q.model.config.context, q.block_tokens) * q.block_tokens * bytes_of_token(q, mesh) +
-                      most_states_of_each(q.num_guesses(), true) * state_bytes(q, mesh);
+                      most_states_of_each(q.num_draft_tokens(), true) * state_bytes(q, mesh);
   const int64_t least = o.device_map == "auto" ? one : 0;
   return std::clamp(available - memory_with(q, mesh, 0).total(), least, std::max(one * o.engine.max_running, least));
 }

@@ -57,7 +57,7 @@ std::string name_of(const EngineOptions& o) {
   return file_name_of(std::filesystem::absolute(o.forward.model).lexically_normal().string());
 }
 
-// The model that guesses, whole on the rank that speaks.
+// The draft model, whole on the driver.
 class DraftModel {
  public:
   DraftModel(const EngineOptions& o, ForwardModel& model, const ModelSource& source)
@@ -112,7 +112,7 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
     job.barrier();
   }
   if (bytes == 0) {
-    const int64_t of_each = most_states_of_each(options.most_guesses, options.keeps_prefixes);
+    const int64_t of_each = most_states_of_each(options.max_draft_tokens, options.keeps_prefixes);
     const int64_t whole = (ceil_div(config.context, block_tokens) * block + of_each * state) * options.max_running;
     const int ranks = model.mesh().world().size();
     const int64_t free = available_to_replica(o, ranks, o.forward.replica * ranks);
@@ -122,7 +122,7 @@ void choose_cache(const EngineOptions& o, ForwardModel& model, Communicator& job
   int64_t &running = chosen.data<int64_t>()[0], &kept = chosen.data<int64_t>()[1],
           &blocks = chosen.data<int64_t>()[2];
   const StateShares shares =
-      share_states(state, bytes, options.max_running, options.most_guesses, options.keeps_prefixes);
+      share_states(state, bytes, options.max_running, options.max_draft_tokens, options.keeps_prefixes);
   running = shares.running, kept = shares.kept;
   blocks = (bytes - shares.all() * state) / block;
   job.all_reduce(chosen, Reduction::min);
@@ -137,9 +137,10 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                  int64_t bytes_of_token, int64_t kept_states) {
   const EngineStats stats = engine.stats();
   const int64_t tokens = stats.kv_blocks * stats.kv_block_tokens, bytes = tokens * bytes_of_token;
-  const std::string guesses = o.engine.most_guesses == 0 ? std::string()
-                                                         : fmt::format(", up to {} guessed{}", o.engine.most_guesses,
-                                                                       o.draft.empty() ? "" : " by " + o.draft);
+  const std::string draft_tokens =
+      o.engine.max_draft_tokens == 0
+          ? std::string()
+          : fmt::format(", up to {} drafted{}", o.engine.max_draft_tokens, o.draft.empty() ? "" : " by " + o.draft);
   const int cp = model.mesh().shape().cp;
   const int64_t state = state_bytes_of_sequence(model), states = engine.limits().max_running + kept_states;
   const std::string in_states =
@@ -150,7 +151,7 @@ void print_cache(const EngineOptions& o, const Engine& engine, const ForwardMode
                   "tokens a step{}{}",
                   stats.kv_blocks, stats.kv_block_tokens, tokens, spread, human_bytes(uint64_t(bytes)),
                   kv_dtype_name(format), in_states, engine.limits().max_running, o.engine.tokens_per_step,
-                  o.without_prefixes ? ", prefixes are not kept" : "", guesses));
+                  o.without_prefixes ? ", prefixes are not kept" : "", draft_tokens));
   o.output.json({{"event", "cache"},
                  {"kv_blocks", stats.kv_blocks},
                  {"kv_tokens", tokens},
@@ -173,10 +174,10 @@ void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource
 }
 
 void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSource& source, Communicator& job,
-                   const OnSpeaker& on_speaker) {
+                   const OnDriver& on_driver) {
   ContinuousOptions options = o.engine;
   std::unique_ptr<DraftModel> draft;
-  if (o.has_draft_model() && model.is_speaker()) {
+  if (o.has_draft_model() && model.is_driver()) {
     draft = std::make_unique<DraftModel>(o, model, source);
     options.draft = &draft->model();
   }
@@ -185,19 +186,19 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);
   const int ranks = model.mesh().world().size();
-  Speaker speaker{.engine = engine,
-                  .place = {.replica = job.rank() / ranks,
-                            .replicas = job.size() / ranks,
-                            .is_speaker = engine.is_speaker(),
-                            .front = model.speaker()},
-                  .is_alone = ranks == 1,
-                  .sockets = {}};
-  if (job.size() > ranks) speaker.sockets = remote::meet(job, speaker.place);
-  if (!engine.is_speaker()) return engine.run();
-  if (speaker.place.replica == 0)
+  Driver driver{.engine = engine,
+                .place = {.replica = job.rank() / ranks,
+                          .replicas = job.size() / ranks,
+                          .is_driver = engine.is_driver(),
+                          .front = model.driver()},
+                .is_alone = ranks == 1,
+                .sockets = {}};
+  if (job.size() > ranks) driver.sockets = remote::meet(job, driver.place);
+  if (!engine.is_driver()) return engine.run();
+  if (driver.place.replica == 0)
     print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft),
                 options.kept_states.value_or(0));
-  on_speaker(speaker);
+  on_driver(driver);
 }
 
 }  // namespace
@@ -239,18 +240,18 @@ void require_own_draft(const ModelConfig& config, const std::string& model) {
         kOwnDraft, model);
 }
 
-void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker) {
-  if (!options.draft.empty() && options.engine.most_guesses == 0)
-    throw UsageError("--draft {}: say how many tokens it guesses, as in --speculate 4", options.draft);
+void run_engine(const EngineOptions& options, const OnDriver& on_driver) {
+  if (!options.draft.empty() && options.engine.max_draft_tokens == 0)
+    throw UsageError("--draft {}: say how many tokens it drafts, as in --speculate 4", options.draft);
   EngineOptions chosen = options;
-  if (options.guesses_itself()) chosen.forward.mtp = WithMtp::yes;
+  if (options.drafts_itself()) chosen.forward.mtp = WithMtp::yes;
   run_forward(
       chosen.forward,
       [&](ForwardModel& model, const ModelSource& source, Communicator& job) {
-        serve_on_rank(chosen, model, source, job, on_speaker);
+        serve_on_rank(chosen, model, source, job, on_driver);
       },
       [&](const ModelSource& source, MeshShape& mesh, FarLayers& far) {
-        if (options.guesses_itself()) require_own_draft(source.config(), source.path());
+        if (options.drafts_itself()) require_own_draft(source.config(), source.path());
         if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
         const MemoryChoice choice = choose_memory(options, source, mesh);
         chosen.engine.kv_bytes = choice.kv_bytes;
@@ -308,10 +309,10 @@ void EngineOptions::add_to(CLI::App& command) {
   add("--max-running", engine.max_running, 1, "Requests in one step; each then has at least a token of it");
   add("--tokens-per-step", engine.tokens_per_step, 1, "Tokens of one step, of prompts and answers together");
   add("--max-waiting", engine.max_waiting, 0, "Requests in the queue; one more gets 429");
-  add("--speculate", engine.most_guesses, 0,
-      "Tokens of an answer to guess in one step, from what its text said before; answers stay what they are");
+  add("--speculate", engine.max_draft_tokens, 0,
+      "Tokens of an answer to draft in one step, from what its text said before; answers stay what they are");
   command.add_option("--draft", draft,
-                     "A smaller model with the same tokens, which guesses them instead; or mtp, the model's own part "
+                     "A smaller model with the same tokens, which drafts them instead; or mtp, the model's own part "
                      "that predicts a token further on");
   command.add_flag("--no-prefix-cache", without_prefixes, "Compute prompts that begin alike each for itself");
   output.add_option(command);

@@ -23,8 +23,8 @@ struct EngineOptions {
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;
   bool without_prefixes = false;
-  bool guesses_itself() const { return draft == kOwnDraft; }
-  bool has_draft_model() const { return !draft.empty() && !guesses_itself(); }
+  bool drafts_itself() const { return draft == kOwnDraft; }
+  bool has_draft_model() const { return !draft.empty() && !drafts_itself(); }
   int64_t memory_limit = 0;  // bytes of a device, or of this machine; 0: what is free
   std::string device_map = "near", far_folder = ".";
   int num_models = 1;  // that share the memory of this machine, replicas among them
@@ -32,7 +32,7 @@ struct EngineOptions {
   void add_to(CLI::App& command);
 };
 
-// Throws UsageError where a model that is to guess itself has no part for that.
+// Throws UsageError where a model that is to draft itself has no part for that.
 void require_own_draft(const ModelConfig& config, const std::string& model);
 
 // "name=folder", as `option` has it. Throws UsageError.
@@ -53,16 +53,16 @@ class ModelText {
 };
 
 // The rank of a replica that speaks.
-struct Speaker {
+struct Driver {
   ContinuousEngine& engine;
   remote::ReplicaPlace place;
   bool is_alone;                        // the only rank of its replica
   std::vector<remote::Socket> sockets;  // to other replicas of the job, as remote::meet gives them
 };
 
-// Serves on every rank of the mesh. on_speaker is called on the rank that speaks, of each replica; it runs the
+// Serves on every rank of the mesh. on_driver is called on the driver, of each replica; it runs the
 // engine, and the others serve until that stops.
-using OnSpeaker = std::function<void(Speaker& speaker)>;
-void run_engine(const EngineOptions& options, const OnSpeaker& on_speaker);
+using OnDriver = std::function<void(Driver& driver)>;
+void run_engine(const EngineOptions& options, const OnDriver& on_driver);
 
 }  // namespace weft::app

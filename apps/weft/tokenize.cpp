@@ -1,10 +1,10 @@
 // weft tokenize: text on standard input to tokens on standard output, and back.
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 
 #include "command.h"
+#include "forward_ranks.h"
 #include "weft/base/file.h"
 #include "weft/data/text_pieces.h"
 #include "weft/pretrained/model_source.h"
@@ -33,26 +33,8 @@ std::string read_standard_input() {
   return text;
 }
 
-// Ids with anything but digits between them: what --ids prints, or a list of JSON.
-std::vector<int32_t> parse_ids(std::string_view text, int32_t vocab_size) {
-  std::vector<int32_t> ids;
-  while (!text.empty()) {
-    const size_t skipped = std::min(text.find_first_not_of(" \t\r\n,[]"), text.size());
-    text.remove_prefix(skipped);
-    if (text.empty()) break;
-    int32_t id = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-    if (error != std::errc() || id < 0 || id >= vocab_size)
-      throw UsageError("\"{}\" is not an id from 0 to {}: give ids with spaces or commas between them",
-                       text.substr(0, std::min<size_t>(text.find_first_of(" \t\r\n,]"), 20)), vocab_size - 1);
-    ids.push_back(id);
-    text.remove_prefix(size_t(end - text.data()));
-  }
-  return ids;
-}
-
 void print_decoded(const TokenizeCommand& o, const Tokenizer& tokenizer) {
-  const std::vector<int32_t> ids = parse_ids(read_standard_input(), tokenizer.vocab_size());
+  const std::vector<int32_t> ids = parse_ids(read_standard_input(), "--decode", tokenizer.vocab_size());
   const std::string text = tokenizer.decode(ids, !o.is_plain);
   if (o.output.is_json())
     return o.output.json({{"text", text}, {"num_tokens", ids.size()}, {"tokenizer", tokenizer.name()}});

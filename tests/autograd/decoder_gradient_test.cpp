@@ -17,6 +17,7 @@ struct DecoderCase {
   int64_t experts = 0;
   bool mtp = false;
   bool shared_keys = false;  // and inputs of layers
+  int64_t expert_latent_dim = 0;
 };
 
 std::string case_name(const testing::TestParamInfo<DecoderCase>& info) { return info.param.name; }
@@ -41,6 +42,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     set_activation(m, c.activation);
     m.init_std = 0.3f;
     if (c.experts > 0) m.experts = c.experts, m.experts_per_token = 2, m.expert_ffn = 6, m.shared_experts = 1;
+    m.expert_latent_dim = c.expert_latent_dim;
     if (c.lora_rank > 0)
       m.lora = {.rank = c.lora_rank, .alpha = 5, .dropout = c.dropout, .targets = lora_targets({"all-linear"})};
     if (c.mtp) m.mtp_layers = 1, m.mtp_loss = 0.7;
@@ -167,6 +169,10 @@ constexpr DecoderCase kDecoderCases[] = {
     {"nemotron_h", "nemotron_h", false, false, false, 0, "relu2", 0, WeightGrads::now},
     {"nemotron_h_dropout_recompute_later", "nemotron_h", false, false, false, 0.2f, "relu2", 1, WeightGrads::later},
     {"nemotron_h_lora", "nemotron_h", false, false, false, 0, "relu2", 2, WeightGrads::later, 2, 4},
+    {"nemotron_h_latent_dropout_recompute_later", "nemotron_h", false, false, false, 0.2f, "relu2", 1,
+     WeightGrads::later, 0, 4, false, false, 7},
+    {"nemotron_h_latent_lora", "nemotron_h", false, false, false, 0, "relu2", 0, WeightGrads::now, 2, 4, false, false,
+     7},
     {"gemma4", "gemma4", false, false, true, 0, "geglu", 0, WeightGrads::now},
     {"gemma4_experts_dropout_recompute_later", "gemma4", false, false, true, 0.2f, "geglu", 1, WeightGrads::later, 0,
      4},

@@ -56,6 +56,10 @@ const MoeCase kMoeCases[] = {
     {"shared_gate_recompute_later", [](ModelConfig& m) { m.shared_experts = 1, m.shared_gate = true; }, true,
      WeightGrads::later},
     {"recompute_later", [](ModelConfig& m) { m.shared_experts = 1; }, true, WeightGrads::later},
+    {"latent", [](ModelConfig& m) { m.expert_latent_dim = 7, m.routed_scale = 1.5f; }},
+    {"latent_biased_recompute_later",
+     [](ModelConfig& m) { m.expert_latent_dim = 5, m.mlp_bias = m.expert_bias = true, m.shared_experts = 1; }, true,
+     WeightGrads::later},
 };
 
 class MoeGradientTest : public testing::TestWithParam<MoeCase> {

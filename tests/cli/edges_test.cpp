@@ -68,6 +68,12 @@ TEST_F(EdgesTest, WhatNoTokensAreIsRefused) {
     expect_says(weft.run(fmt::format("generate run --ids '{}'", ids)), 2, "--ids: a comma has no token beside it");
   for (const char* ids : {"1,2", "1 2", "[1, 2]"})
     EXPECT_EQ(weft.run(fmt::format("generate run --max-tokens 1 --ids '{}'", ids)).status, 0) << ids;
+  const auto decode = [&](const char* ids) {
+    return weft.shell(fmt::format("printf '%s' '{}' | {} tokenize byte --decode", ids, WEFT_PROGRAM));
+  };
+  for (const char* ids : {"97,,98", ",97", "97,"}) expect_says(decode(ids), 2, "--decode: a comma has no token");
+  expect_says(decode("97 x"), 2, "--decode: x is no token");
+  for (const char* ids : {"97,98", "97 98\n", "[97, 98]"}) EXPECT_EQ(decode(ids).out, "ab") << ids;
 }
 
 TEST_F(EdgesTest, AMeshThatDoesNotFitIsRefusedWithoutARank) {

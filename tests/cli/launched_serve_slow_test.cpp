@@ -10,7 +10,7 @@ struct Launched {
   const char* name;
   const char* mesh;
   int ranks;
-  int speaker = 0;  // of the first replica
+  int driver = 0;  // of the first replica
 };
 void PrintTo(const Launched& c, std::ostream* out) { *out << c.name; }
 
@@ -67,7 +67,7 @@ TEST_P(LaunchedServeTest, ReplicasOfAJobAnswerAsOneRank) {
   for (auto& result : chosen) EXPECT_EQ(nlohmann::json::parse(result.get().body)["choices"][0]["text"], "yes");
   EXPECT_EQ(post(port, "/v1/load_lora_adapter", {{"lora_name", "law"}}).status, 200);
   EXPECT_NE(texts_of(port, "law"), want);
-  EXPECT_EQ(job.stop(c.speaker), 0) << job.said();
+  EXPECT_EQ(job.stop(c.driver), 0) << job.said();
 }
 
 TEST_F(ServeTest, StartsItsRanksOnHosts) {

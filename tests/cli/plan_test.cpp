@@ -56,6 +56,26 @@ TEST(PlanTest, VocabulariesAreTakenFromTokenizers) {
   }
 }
 
+// The rank whose experts are the busiest takes longer and holds more; more than all tokens do not come.
+TEST(PlanTest, ExpertsMayBeUnevenlyBusy) {
+  const Program weft;
+  const auto plan = [&](const std::string& options) {
+    const Outcome o = weft.run(
+        "plan mixtral-8x7b --cluster 8xh200 --mesh dp=8,ep=8 --zero 3 --seq-len 4096 --global-batch 8 "
+        "--recompute block --json " +
+        options);
+    EXPECT_EQ(o.status, 0) << o.err;
+    return nlohmann::json::parse(o.out);
+  };
+  const auto even = plan(""), same = plan("--expert-load 1"), uneven = plan("--expert-load 1.5"),
+             all = plan("--expert-load 8"), more = plan("--expert-load 9");
+  EXPECT_EQ(even, same);
+  EXPECT_GT(uneven["peak"]["activations"], even["peak"]["activations"]);
+  EXPECT_GT(uneven["step_s"], even["step_s"]);
+  EXPECT_GT(all["step_s"], uneven["step_s"]);
+  EXPECT_EQ(all, more);
+}
+
 // With the recipe's own mesh the recipe says the sizes of a step, and the command line before it.
 TEST(PlanTest, SizesOfARecipeAreOverridden) {
   const Program weft;
@@ -104,6 +124,7 @@ struct RefusedPlan {
 const RefusedPlan kRefusedPlans[] = {
     {"experts_over_too_few_ranks", "mixtral-8x7b --cluster 8xh100-sxm --mesh ep=8", {"mesh.ep = 8", "1 ranks"}},
     {"experts_that_there_are_not", "llama-1b --cluster 8xh100-sxm --mesh dp=2,ep=2", {"mesh.ep = 2", "0 experts"}},
+    {"load_of_no_experts", "llama-1b --cluster 8xh100-sxm --expert-load 2", {"--expert-load", "no experts"}},
     {"experts_over_half_a_line", "llama-1b --cluster 8xh100-sxm --mesh dp=4,ep=8", {"mesh.ep = 8"}},
     {"experts_of_a_recipe", "mine.toml --cluster 8xh100-sxm --mesh dp=2,ep=2", {"mesh.ep = 2", "0 experts"}},
     {"rows_that_cp_does_not_cut",
@@ -117,7 +138,7 @@ const RefusedPlan kRefusedPlans[] = {
      {"--mesh dp=16", "16 devices", "8xh100-sxm has 8"}},
     {"more_devices_than_a_recipe_has", "two.toml --cluster 1xh100-sxm --mesh recipe", {"2 devices", "has 1"}},
     {"batch_of_a_recipe", "two.toml --cluster 2xh100-sxm --mesh recipe --global-batch 6", {"train.global_batch = 6"}},
-    {"a_preset_guesses_itself", "llama-1b --for serve --cluster 1xh100-sxm --draft mtp", {"--draft mtp", "llama-1b"}},
+    {"a_preset_drafts_itself", "llama-1b --for serve --cluster 1xh100-sxm --draft mtp", {"--draft mtp", "llama-1b"}},
     {"draft_of_training", "llama-1b --cluster 8xh100-sxm --draft mtp", {"--draft belongs to --for serve"}},
     {"input_of_training", "llama-1b --cluster 8xh100-sxm --input-len 9", {"--input-len belongs to --for serve"}},
     {"keys_of_training", "llama-1b --cluster 8xh100-sxm --kv-dtype fp8", {"--kv-dtype belongs to --for serve"}},
@@ -125,8 +146,11 @@ const RefusedPlan kRefusedPlans[] = {
      "llama-1b --for serve --cluster 8xh100-sxm --global-batch 8",
      {"--global-batch belongs to --for train"}},
     {"zero_of_serving", "llama-1b --for serve --cluster 8xh100-sxm --zero 1", {"--zero belongs to --for train"}},
-    {"guesses_of_none", "llama-1b --for serve --cluster 8xh100-sxm --speculate 4", {"--speculate", "--draft"}},
+    {"drafts_of_none", "llama-1b --for serve --cluster 8xh100-sxm --speculate 4", {"--speculate", "--draft"}},
     {"file_of_no_measuring", "llama-1b --cluster 8xh100-sxm --out m.toml", {"--out belongs to --measure"}},
+    {"ranks_of_one_layout", "llama-1b --cluster 8xh100-sxm --mesh dp=8 --rank-by cost", {"--rank-by", "--mesh"}},
+    {"first_of_a_recipes_own", "mine.toml --cluster 1xh100-sxm --mesh recipe --top 3", {"--top", "--mesh"}},
+    {"first_of_one_to_serve", "llama-1b --for serve --cluster 1xh100-sxm --mesh tp=1 --top 3", {"--top", "--mesh"}},
     {"two_things", "--measure --show-hardware h100-sxm", {"--show-hardware", "--measure"}},
     {"model_of_a_schedule", "llama-1b --show-schedule --mesh pp=4", {"MODEL", "--show-schedule"}},
     {"costs_below_0", "--show-schedule --mesh pp=4 --costs -1 1 1 0", {"--costs -1,1,1,0", "at least 0"}},

@@ -131,7 +131,7 @@ TEST_F(ServeTest, ModelsComeWhenTheyAreAskedFor) {
 TEST_F(ServeTest, ADraftHasTheTokensOfTheModel) {
   const Outcome o = program_.run("serve run --port 0 --draft nowhere --speculate 3");
   EXPECT_NE(o.status, 0);
-  EXPECT_EQ(program_.run("serve run --draft run").status, 2) << "says how many tokens are guessed";
+  EXPECT_EQ(program_.run("serve run --draft run").status, 2) << "says how many tokens are drafted";
   EXPECT_EQ(program_.run("serve run --kv-dtype int4").status, 2);
   EXPECT_EQ(program_.run("serve").status, 2);
   EXPECT_EQ(program_.run("serve run --model a=run").status, 2);

@@ -1,5 +1,6 @@
 // The commands end to end: train, resume bit by bit, evaluate, generate, inspect, tokenize.
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "cli/program.h"
 
@@ -61,6 +62,8 @@ TEST_F(TrainingCommandTest, TrainsEvaluatesAndGenerates) {
   EXPECT_GT(eval["loss"].get<double>(), 0);
   EXPECT_NEAR(eval["perplexity"].get<double>(), std::exp(eval["loss"].get<double>()), 1e-6);
   EXPECT_EQ(eval["tokens"], sample_text().size() - 1);
+  EXPECT_EQ(eval["bytes"], sample_text().size() - 1) << "the first is predicted by nothing";
+  EXPECT_NEAR(eval["bits_per_byte"].get<double>(), eval["loss"].get<double>() / std::numbers::ln2, 1e-9);
 
   const Outcome a = weft.run("generate run --prompt 'for (' --max-tokens 60 --seed 3 --json");
   const Outcome b = weft.run("generate run --prompt 'for (' --max-tokens 60 --seed 3 --json");

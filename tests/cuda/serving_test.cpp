@@ -13,7 +13,7 @@ namespace {
 
 struct ServingCase : OnMesh {
   std::optional<BlockType> rounded = {};  // that weights are rounded to
-  int64_t guesses = 0;
+  int64_t draft_tokens = 0;
 };
 
 StepGraphs& graphs_of(TestRank& rank) { return static_cast<CudaQueue&>(rank.stream.queue()).steps(); }
@@ -30,7 +30,7 @@ std::vector<ServedAnswer> answers_on(Device device, const ServingCase& on, const
     const Mesh mesh(world, on.mesh);
     ForwardModel model(rank.context, mesh, *source, on.dtype, {.others = on.rounded});
     ContinuousOptions of_case = options;
-    of_case.most_guesses = on.guesses;
+    of_case.max_draft_tokens = on.draft_tokens;
     with_engine(model, of_case, [&](ContinuousEngine& engine) { answers = answers_of(engine, company(6)); });
     if (launched && world.rank() == 0) *launched = graphs_of(rank).stats().launched;
   });
@@ -44,7 +44,7 @@ ModelConfig experts_config() {
   return m;
 }
 
-ModelConfig guessing_config(ModelConfig m) {
+ModelConfig drafting_config(ModelConfig m) {
   m.mtp_layers = 1;
   complete(m);
   return m;
@@ -60,9 +60,9 @@ const ServingCase kServingCases[] = {
     {{"shared_gate_in_bf16", shared_gate_config(), {}, DType::bf16}},
     {{"delta_tp2", state_config(), {.tp = 2}}},
     {{"selective_tp2", selective_config(), {.tp = 2}}},
-    {{"guesses", guessing_config(small_config()), {}}, {}, 2},
-    {{"guesses_of_experts_pp2", guessing_config(experts_config()), {.pp = 2}}, {}, 3},
-    {{"guesses_with_states_tp2", guessing_config(state_config()), {.tp = 2}}, {}, 2},
+    {{"drafts", drafting_config(small_config()), {}}, {}, 2},
+    {{"drafts_of_experts_pp2", drafting_config(experts_config()), {.pp = 2}}, {}, 3},
+    {{"drafts_with_states_tp2", drafting_config(state_config()), {.tp = 2}}, {}, 2},
     {{"experts_in_blocks", experts_config(), {}}, BlockType::nf4},
     {{"experts_in_blocks_ep2", experts_config(), {.shard = 2, .ep = 2}}, BlockType::nf4}};
 
@@ -96,8 +96,8 @@ TEST_P(CudaServingTest, GraphsGiveTheBitsOfStepsWithoutThem) {
     const bool keeps_bits = kIsEmulated && !GetParam().rounded && GetParam().dtype == DType::f32;
     if (keeps_bits) EXPECT_EQ(got[i], want[i]) << "request " << i;
   }
-  // Steps with guesses are of more kinds, each of which is a graph from its third on.
-  EXPECT_GT(launched, GetParam().guesses > 0 ? 0 : 10);
+  // Steps with draft tokens are of more kinds, each of which is a graph from its third on.
+  EXPECT_GT(launched, GetParam().draft_tokens > 0 ? 0 : 10);
   EXPECT_EQ(without, 0);
 }
 

@@ -270,16 +270,16 @@ TEST(StepsAheadAndFormsTest, OthersGoOn) {
   EXPECT_GT(ahead.stats.steps_ahead_total, 10);
 }
 
-// ---- guesses ----
+// ---- draft tokens ----
 
-struct GuessCase {
+struct DraftCase {
   const char* name;
   ModelConfig config;
   bool has_draft;  // the model itself; else a part of it
   SamplingOptions sampling = {.temperature = 0};
   bool is_read_at_once = false;
 };
-void PrintTo(const GuessCase& c, std::ostream* out) { *out << c.name; }
+void PrintTo(const DraftCase& c, std::ostream* out) { *out << c.name; }
 
 ModelConfig predicting_config(ModelConfig m) {
   m.mtp_layers = 1;
@@ -287,22 +287,22 @@ ModelConfig predicting_config(ModelConfig m) {
   return m;
 }
 
-class GuessesAheadTest : public testing::TestWithParam<GuessCase> {};
+class DraftsAheadTest : public testing::TestWithParam<DraftCase> {};
 INSTANTIATE_TEST_SUITE_P(
-    Guessers, GuessesAheadTest,
+    Drafters, DraftsAheadTest,
     testing::Values(
-        GuessCase{"draft", small_config(), true},
-        GuessCase{"draft_that_draws", small_config(), true, {.temperature = 1, .top_p = 0.9, .seed = 3}},
-        GuessCase{"draft_with_states", state_config(), true},
-        GuessCase{"draft_with_penalties", small_config(), true, {.temperature = 0, .repetition_penalty = 1.2}, true},
-        GuessCase{"part", predicting_config(small_config()), false},
-        GuessCase{"part_with_states", predicting_config(state_config()), false}),
+        DraftCase{"draft", small_config(), true},
+        DraftCase{"draft_that_draws", small_config(), true, {.temperature = 1, .top_p = 0.9, .seed = 3}},
+        DraftCase{"draft_with_states", state_config(), true},
+        DraftCase{"draft_with_penalties", small_config(), true, {.temperature = 0, .repetition_penalty = 1.2}, true},
+        DraftCase{"part", predicting_config(small_config()), false},
+        DraftCase{"part_with_states", predicting_config(state_config()), false}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
-// All guesses of a step are made before the first is read, and they are those of a CPU.
-TEST_P(GuessesAheadTest, AreReadOnceAStep) {
-  const GuessCase& c = GetParam();
-  constexpr int64_t kGuesses = 4;
+// All draft tokens of a step are made before the first is read, and they are those of a CPU.
+TEST_P(DraftsAheadTest, AreReadOnceAStep) {
+  const DraftCase& c = GetParam();
+  constexpr int64_t kDraftTokens = 4;
   Heard heard[2];
   EngineStats stats[2];
   int64_t waits = 0;
@@ -318,7 +318,7 @@ TEST_P(GuessesAheadTest, AreReadOnceAStep) {
                                       .block_tokens = 4,
                                       .max_running = 2,
                                       .tokens_per_step = 24,
-                                      .most_guesses = kGuesses,
+                                      .max_draft_tokens = kDraftTokens,
                                       .draft = c.has_draft ? &draft : nullptr};
       with_engine(model, options, [&](ContinuousEngine& engine) {
         const int64_t before = num_waits();
@@ -336,8 +336,8 @@ TEST_P(GuessesAheadTest, AreReadOnceAStep) {
   EXPECT_GT(here.drafted_tokens_total, 30);
   if (c.has_draft) EXPECT_GT(here.accepted_tokens_total, here.drafted_tokens_total * 3 / 4);
   if (!kIsEmulated) return;
-  // For the tokens of a step, for its guesses, and where these are many for the third before the last.
-  const int64_t most = there.steps_total * (c.is_read_at_once ? 1 + kGuesses : 3);
+  // For the tokens of a step, for its draft tokens, and where these are many for the third before the last.
+  const int64_t most = there.steps_total * (c.is_read_at_once ? 1 + kDraftTokens : 3);
   EXPECT_LT(waits, most + 10);  // with those that fill the caches
 }
 

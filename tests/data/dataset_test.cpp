@@ -6,6 +6,7 @@
 #include "base/faulty_file_system.h"
 #include "data/ignore_progress.h"
 #include "data/temp_folder.h"
+#include "weft/data/predicted_bytes.h"
 #include "weft/text/byte_tokenizer.h"
 
 namespace weft {
@@ -58,7 +59,29 @@ TEST_F(DatasetTest, ReadsFoldersInOrderAndSkipsBinaries) {
   const Dataset dataset = open(options(folder_.path("t")));
   EXPECT_EQ(text_of(dataset, dataset.train), "first|second|last");
   EXPECT_EQ(dataset.train.file->skipped_files(), 1);
+  EXPECT_EQ(dataset.train.file->source_bytes(), int64_t(std::string_view("firstsecondlast").size()));
   EXPECT_EQ(dataset.valid.size(), 0);
+}
+
+// What nothing predicts is no part of bits per byte: the first token, or that of each document; of examples the
+// questions.
+TEST_F(DatasetTest, CountsTheBytesThatArePredicted) {
+  folder_.write("t/a.txt", "first");
+  folder_.write("t/b.txt", "\xC3\xA9t\xC3\xA9");
+  folder_.write("t/c.bin", std::string("\0\1\2", 3));
+  const auto bytes = [&](const std::string& where, bool documents, const char* tokenizer = "byte") {
+    DatasetOptions wanted = options(folder_.path(where));
+    wanted.tokenizer = tokenizer;
+    const Dataset dataset = open(wanted);
+    return predicted_bytes(dataset.train.file, *dataset.tokenizer,
+                           {.seq_len = 8, .global_batch = 2, .documents = documents});
+  };
+  EXPECT_EQ(bytes("t", false), 9);
+  EXPECT_EQ(bytes("t", true), 8);
+  EXPECT_EQ(bytes("t", true, "char"), 7) << "the second begins with a character of two bytes";
+  folder_.write("e.jsonl",
+                "{\"prompt\": \"1+1=\", \"completion\": \"two\"}\n{\"prompt\": \"a\", \"completion\": \"bc\"}\n");
+  EXPECT_EQ(bytes("e.jsonl", false), 5);
 }
 
 TEST_F(DatasetTest, SplitsTheLastFraction) {

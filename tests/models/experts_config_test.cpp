@@ -24,12 +24,29 @@ ModelConfig small() {
 
 TEST(ExpertsConfigTest, CountsTheParametersThatTheDecoderHas) {
   for (const char* activation : {"swiglu", "gelu"})
-    for (const bool bias : {false, true}) {
-      ModelConfig c = small();
-      set_activation(c, activation), c.bias = bias;
-      Decoder model(c);
-      EXPECT_EQ(c.num_params(), params_of(model)) << activation << bias;
-    }
+    for (const bool bias : {false, true})
+      for (const int64_t latent : {0, 7}) {
+        ModelConfig c = small();
+        set_activation(c, activation), c.bias = c.expert_bias = bias, c.expert_latent_dim = latent;
+        Decoder model(c);
+        EXPECT_EQ(c.num_params(), params_of(model)) << activation << bias << latent;
+        c.lora = {.rank = 3, .targets = kAllTargets};
+        complete(c);
+        Decoder adapted(c);
+        EXPECT_EQ(c.num_params() + c.num_adapter_params(), params_of(adapted)) << activation << bias << latent;
+      }
+}
+
+// Of what a token is multiplied with, experts' share is that of latent rows, and two projections are added.
+TEST(ExpertsConfigTest, CountsTheWorkOfLatentRows) {
+  const ModelConfig plain = small();
+  ModelConfig latent = plain;
+  latent.expert_latent_dim = 4;
+  complete(latent);
+  const double layers = 2, h = 16, narrow = 4, per_expert = 3 * 10, chosen = 3;
+  const double less = layers * (chosen * per_expert * (h - narrow) - 2 * h * narrow);
+  EXPECT_NEAR(plain.flops_per_token(8) - latent.flops_per_token(8), 6 * less, 1e-6);
+  EXPECT_NEAR(plain.prompt_flops(8, 8) - latent.prompt_flops(8, 8), 2 * 8 * less, 1e-6);
 }
 
 TEST(ExpertsConfigTest, PublishedShapesHaveTheirPublishedSizes) {
@@ -39,6 +56,10 @@ TEST(ExpertsConfigTest, PublishedShapesHaveTheirPublishedSizes) {
   EXPECT_NEAR(double(qwen.num_params()), 30.5e9, 0.05e9);
   // Of a training token: six times the parameters that see it, but for the table of embeddings.
   EXPECT_NEAR(qwen.flops_per_token(1) / 6, 3.0e9, 0.1e9);
+  ModelConfig super = preset("nemotron-3-super-120b-a12b");
+  complete(super);
+  EXPECT_NEAR(double(super.num_params()), 120.7e9, 0.05e9);
+  EXPECT_NEAR(super.flops_per_token(1) / 6, 12e9, 0.5e9);
 }
 
 // Token by token a prompt costs a third of as much training; in one step the last layer and the head are left out but
@@ -64,6 +85,9 @@ TEST(ExpertsConfigTest, SurvivesJson) {
   EXPECT_EQ(back.router, RouterGate::sigmoid);
   EXPECT_EQ(back.capacity_factor, c.capacity_factor);
   EXPECT_EQ(back.first_dense_layers, 1);
+  ModelConfig latent = c;
+  latent.expert_latent_dim = 12;
+  EXPECT_EQ(parse_model_json(to_json(latent), "model.json").expert_latent_dim, 12);
 }
 
 TEST(ExpertsConfigTest, RefusesImpossibleNumbers) {
@@ -76,6 +100,7 @@ TEST(ExpertsConfigTest, RefusesImpossibleNumbers) {
   refused([](ModelConfig& c) { c.experts_per_token = 0; });
   refused([](ModelConfig& c) { c.aux_loss = -1; });
   refused([](ModelConfig& c) { c.routed_scale = 0; });
+  refused([](ModelConfig& c) { c.expert_latent_dim = -1; });
   refused([](ModelConfig& c) { c.layers = c.experts = c.expert_ffn = int64_t(1) << 24; });  // more than 64 bits count
 }
 

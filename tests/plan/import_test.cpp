@@ -90,8 +90,9 @@ std::vector<ImportCase> cases() {
       {"megatron_mixture.sh",
        ImportKind::megatron,
        42,
-       {"mtp_layers = 1", "mtp_loss = 0.3", "experts = 64", "experts_per_token = 6", "expert_ffn = 1408", "shared_experts = 2", "first_dense_layers = 1",
-        "norm_topk = false", "ep = 8", "kv_rank = 512", "head_dim = 192", "rotary_dim = 64", "value_dim = 128"},
+       {"mtp_layers = 1", "mtp_loss = 0.3", "experts = 64", "experts_per_token = 6", "expert_ffn = 1408",
+        "shared_experts = 2", "first_dense_layers = 1", "norm_topk = false", "ep = 8", "kv_rank = 512",
+        "head_dim = 192", "rotary_dim = 64", "value_dim = 128"},
        {},
        {"mesh.tp", "mesh.dp"}},
       {"nanotron_tiny_llama.yaml",
@@ -351,6 +352,28 @@ TEST(ImportTest, GrowingVariablesAreRefused) {
   std::string script = "A0=xxxxxxxxxxxxxxxx\n";
   for (int i = 1; i < 40; ++i) script += fmt::format("A{}=$A{}$A{}\n", i, i - 1, i - 1);
   EXPECT_NE(refusal_of(script + "run --num-layers $A39\n", ImportKind::megatron), "");
+}
+
+// What a recipe refuses beside the others is not written: a constant rate has no end, and what is not on a disk no
+// folder.
+TEST(ImportTest, KeysWithoutEffectAreLeftOut) {
+  const struct {
+    std::string text, key;
+    ImportKind kind;
+  } cases[] = {{R"({"train_batch_size": 8, "scheduler": {"type": "WarmupLR", "params": {"cos_min_ratio": 0.1}}})",
+                "scheduler.params.cos_min_ratio", ImportKind::deepspeed},
+               {"--lr 1e-4\n--min-lr 1e-5\n--lr-decay-style constant\n", "--min-lr", ImportKind::megatron},
+               {"distributed_type: DEEPSPEED\ndeepspeed_config:\n  offload_param_device: none\n"
+                "  offload_param_nvme_path: /nvme\n",
+                "deepspeed_config.offload_param_nvme_path", ImportKind::accelerate}};
+  for (const auto& c : cases) {
+    const Import import = import_text(c.text, c.kind);
+    ASSERT_TRUE(find(import, c.key)) << c.key;
+    EXPECT_EQ(find(import, c.key)->fate, Fate::not_needed) << c.key;
+    EXPECT_EQ(import.recipe.find("min_lr"), std::string::npos) << import.recipe;
+    EXPECT_EQ(import.recipe.find("offload_dir"), std::string::npos) << import.recipe;
+    EXPECT_EQ(import.refusal, "") << import.recipe;
+  }
 }
 
 struct GradientCase {

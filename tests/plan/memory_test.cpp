@@ -133,6 +133,35 @@ TEST(PlannedMemoryTest, CountsATeacher) {
   EXPECT_GT(taken.peak, predicted(recipe).peak.split.total() + 4 * config.num_params());
 }
 
+// All tokens of both ranks go to the first two of four experts, which the first rank has.
+TEST(PlannedMemoryTest, CountsTheRankWhoseExpertsAreTheBusiest) {
+  for (const RecomputePolicy recompute : {RecomputePolicy{}, kBlocks}) {
+    Recipe recipe = recipe_of({.shape = {.shard = 2, .ep = 2}, .recompute = recompute, .experts = 4});
+    recipe.optimizer.schedule = {.decay = Decay::constant, .lr = 0};
+    const SyntheticBatches batches = batches_of(recipe);
+    std::vector<int64_t> peaks(2);
+    run_ranks(2, [&](Communicator& world) {
+      TestRank rank(cpu_kernels());
+      Trainer trainer(rank.context, world, recipe, batches);
+      zero_routers(trainer);
+      for (int i = 0; i < 2; ++i) {
+        const StepResult result = trainer.step();
+        EXPECT_EQ(result.expert_load.value_or(0), 2);
+        EXPECT_EQ(result.expert_rank_load.value_or(0), 2);
+      }
+      peaks[size_t(world.rank())] = rank.allocator.stats().peak_bytes;
+    });
+    const auto planned = [&](double load) {
+      return trace_step(recipe, 0, {.has_events = false, .packs_weights = true, .expert_load = load})
+          .peak.split.total();
+    };
+    EXPECT_EQ(planned(2), peaks[0]);
+    EXPECT_EQ(planned(1000), peaks[0]) << "more than all do not come";
+    EXPECT_EQ(planned(0), peaks[1]);
+    EXPECT_GT(planned(1), peaks[1]);
+  }
+}
+
 struct RoundCase {
   const char* name;
   MeshCase mesh;

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(H100, FewRowsTest,
 // Leviathan et al., 2023: equation 1.
 TEST(ServePlanTest, SpeculationGainsWhatItExpects) {
   ServeRequest q = request_for(model(8));
-  q.draft = {.model = plan::ServedModel{.config = model(1)}, .guesses = 4, .acceptance = 0.8};
+  q.draft = {.model = plan::ServedModel{.config = model(1)}, .draft_tokens = 4, .acceptance = 0.8};
   const ServePlan p = plan_of(q);
   ASSERT_FALSE(p.speculation.empty());
   const Speculation& s = p.speculation.front();
@@ -183,20 +183,20 @@ TEST(ServePlanTest, SpeculationGainsWhatItExpects) {
   EXPECT_NEAR(s.gain, s.tokens_per_step * p.batches[0].step.step_s / (s.draft_s + s.verify_s), 1e-9);
   EXPECT_GE(s.verify_s, p.batches[0].step.step_s);
   q.draft->acceptance = 0;
-  EXPECT_LT(plan_of(q).speculation.front().gain, 1);  // guesses that never come true only cost
+  EXPECT_LT(plan_of(q).speculation.front().gain, 1);  // draft tokens that are never accepted only cost
   q.draft->acceptance = 1;
   EXPECT_EQ(plan_of(q).speculation.front().tokens_per_step, 5);
 }
 
-// The model's own part: its weights and its layer of the cache lie on the last stage, a guess costs about a layer and
-// a head, and the rows of the step before are a few more.
-TEST(ServePlanTest, OwnPartGuessesAtTheCostOfALayer) {
+// The model's own part: its weights and its layer of the cache lie on the last stage, a draft token costs about a
+// layer and a head, and the rows of the step before are a few more.
+TEST(ServePlanTest, OwnPartDraftsAtTheCostOfALayer) {
   ModelConfig config = model(8);
   const int64_t without = config.num_params();
   const ServePlan alone = plan_of(request_for(config));
   config.mtp_layers = 1;
   ServeRequest q = request_for(config);
-  q.draft = {.guesses = 3, .acceptance = 0.8};
+  q.draft = {.draft_tokens = 3, .acceptance = 0.8};
   const ServePlan p = plan_of(q);
   const int64_t part = config.num_params() - without;
   EXPECT_EQ(p.cache_bytes_per_token * 8, alone.cache_bytes_per_token * 9);

@@ -87,6 +87,24 @@ TEST(StepPlanTest, ManyMicroBatchesAreContinued) {
   }
 }
 
+// What is sent to experts, and what comes back, is as wide as experts read.
+TEST(StepTraceTest, LatentRowsTravelToExperts) {
+  const auto sent = [](int64_t latent) {
+    Recipe r = small_recipe("llama", Precision::fp32, 2);
+    r.model.experts = 4, r.model.expert_ffn = 24, r.model.shared_experts = 1, r.model.expert_latent_dim = latent;
+    complete(r.model);
+    r.mesh.shape.ep = 2;
+    std::vector<double> bytes;  // of rows, beside which counts of them are few
+    for (const Event& e : trace_step(r, 0).events)
+      if (e.op == CommOp::all_to_all && e.kind == Event::Kind::collective && e.bytes > 100) bytes.push_back(e.bytes);
+    return bytes;
+  };
+  const std::vector<double> plain = sent(0), latent = sent(8);
+  EXPECT_EQ(plain.size(), 2 * 2 * 2);  // there and back, of two layers, and of gradients
+  ASSERT_EQ(latent.size(), plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(plain[i], 4 * latent[i]) << i;
+}
+
 // 126 layers on 16,384 devices in seconds.
 TEST(StepPlanTest, PlansTheLargestRunsInSeconds) {
   Recipe r;

@@ -82,6 +82,7 @@ constexpr Architecture kArchitectures[] = {
     {"lfm2_moe", "lfm2moe"},
     {"nemotron", "nemotron"},
     {"nemotron_h", "nemotron_h"},
+    {"nemotron_h_latent", "nemotron_h_moe"},
     {"nemotron_h_mixed", ""},
     {"nemotron_h_moe", "nemotron_h_moe"},
     {"arcee", "arcee"},

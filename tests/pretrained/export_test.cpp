@@ -71,6 +71,19 @@ TEST_P(ExportTest, RoundsToTheDtypeAskedFor) {
   EXPECT_EQ(stored_names(*open_model(folder / "again")), stored_names(*half));
 }
 
+// A part that predicts a token further on, which is left out, is not told of either.
+TEST(ExportConfigTest, TellsOfNoPartThatIsNotThere) {
+  const GoldenModel golden("nemotron_h_latent");
+  nlohmann::json json = nlohmann::json::parse(std::ifstream(golden.path() + "/config.json"));
+  json["num_nextn_predict_layers"] = 1, json["something"] = "kept";
+  std::ofstream(golden.path() + "/config.json") << json;
+  const TemporaryFolder folder;
+  export_hugging_face(*open_model(golden.path()), folder / "copy");
+  const auto copy = nlohmann::json::parse(std::ifstream(folder / "copy/config.json"));
+  EXPECT_EQ(copy.at("num_nextn_predict_layers"), 0);
+  EXPECT_EQ(copy.at("something"), "kept");
+}
+
 // A full disk, or any other failure, leaves nothing that the next try would refuse.
 TEST(ExportFailureTest, LeavesNothingHalfWritten) {
   const GoldenModel golden("gpt2");

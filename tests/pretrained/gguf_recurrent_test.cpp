@@ -1,5 +1,5 @@
 // Models with layers of the gated delta rule in GGUF files: heads in another order, blocks that this order cuts, and
-// what files may hold otherwise.
+// what files may hold otherwise. Nemotron 3's experts of latent rows, and blocks behind the model.
 #include "pretrained/golden_models.h"
 #include "pretrained/held_values.h"
 #include "pretrained/source_values.h"
@@ -203,6 +203,57 @@ TEST_F(GgufOtherwiseTest, ARateThatIsNoneIsRefusedByName) {
     ADD_FAILURE() << "nothing refused";
   } catch (const Error& e) {
     EXPECT_NE(std::string_view(e.what()).find("blk.0.ssm_a is 0.5"), std::string_view::npos) << e.what();
+  }
+}
+
+// Mamba-2, experts that read 32 of a token's 64 numbers, attention, and such experts again.
+ModelConfig latent_expert_model() {
+  ModelConfig c = family_defaults("nemotron_h");
+  c.layers = 4, c.hidden = 64, c.heads = 4, c.kv_heads = 2, c.head_dim = 16, c.ffn = 64, c.vocab = 40, c.context = 32;
+  c.state_heads = 4, c.state_key_heads = 2, c.state_key_dim = 32, c.state_value_dim = 32;
+  c.experts = 4, c.experts_per_token = 2, c.expert_ffn = 64, c.expert_latent_dim = 32, c.shared_experts = 1;
+  complete(c);
+  return c;
+}
+
+TEST(GgufLatentExpertsTest, AreHeldInBlocks) {
+  const TemporaryFolder folder;
+  export_gguf(*random_model("random", latent_expert_model()), folder / "m.gguf", {.type = GgmlType::q8_0});
+  const auto source = open_model(folder / "m.gguf");
+  const Logits decoded = logits_of(*source, kSomeIds, {}, {});
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.shard = 2, .tp = 2, .ep = 2}}) {
+    std::atomic<int> num_held = 0;
+    const Logits got = logits_of(*source, kSomeIds, {.as_stored = true}, mesh, [&](TestRank&, ForwardModel& m) {
+      for (const Param* p : m.part().params())
+        num_held += p->is_only_blocks() && p->name.find(".moe.latent_") != std::string::npos;
+    });
+    EXPECT_EQ(num_held, 4 * mesh.size());
+    EXPECT_LE(worst_difference(got, decoded), 0.15 * largest(decoded)) << name_of_mesh(mesh);
+  }
+}
+
+// llama.cpp's converter has put attention and experts of that part into one block, and into one each.
+TEST(GgufLatentExpertsTest, TheirPartThatPredictsFurtherOnIsNotRead) {
+  const TemporaryFolder folder;
+  export_gguf(*random_model("random", latent_expert_model()), folder / "m.gguf", {.type = GgmlType::f32});
+  const auto plain = open_model(folder / "m.gguf");
+  EXPECT_EQ(plain->config().expert_latent_dim, 32);
+  const std::string blocks = "nemotron_h_moe.block_count", heads = "nemotron_h_moe.attention.head_count_kv",
+                    widths = "nemotron_h_moe.feed_forward_length";
+  for (const uint32_t further : {1, 2}) {
+    RawFile file(folder / "m.gguf", {blocks, heads, widths});
+    file.metadata.set<uint32_t>(blocks, 4 + further);
+    file.metadata.set<uint32_t>("nemotron_h_moe.nextn_predict_layers", further);
+    const bool is_one = further == 1;
+    file.metadata.set_array<int32_t>(
+        heads, is_one ? std::vector<int32_t>{0, 0, 2, 0, 2} : std::vector<int32_t>{0, 0, 2, 0, 2, 0});
+    file.metadata.set_array<int32_t>(
+        widths, is_one ? std::vector<int32_t>{0, 64, 0, 64, 64} : std::vector<int32_t>{0, 64, 0, 64, 0, 64});
+    for (const char* name : {"nextn.eh_proj.weight", "ffn_latent_down.weight"})
+      file.tensors.push_back(
+          {{fmt::format("blk.{}.{}", 3 + further, name), GgmlType::f32, {2}}, std::vector<std::byte>(8)});
+    file.write(folder / fmt::format("further{}.gguf", further));
+    expect_the_same(*open_model(folder / fmt::format("further{}.gguf", further)), *plain);
   }
 }
 

@@ -123,6 +123,22 @@ TEST(HfConfigTest, WholeNumbersAreWrittenAsSuch) {
   }
 }
 
+// Null, where experts read what others do.
+TEST(HfConfigTest, LatentRowsOfExpertsAreWrittenWhereThereAreSome) {
+  nlohmann::json json = sample("nemotron_h_latent");
+  json["num_nextn_predict_layers"] = 1, json["mtp_hybrid_override_pattern"] = "*E";
+  const ModelConfig latent = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(latent.expert_latent_dim, 14);
+  EXPECT_EQ(latent.mtp_layers, 0);
+  const nlohmann::json written = nlohmann::json::parse(write_hf_config(latent).json);
+  EXPECT_EQ(written.at("moe_latent_size"), 14);
+  const ModelConfig plain = parse_hf_config(sample("nemotron_h_moe").dump(), "x").model;
+  EXPECT_TRUE(nlohmann::json::parse(write_hf_config(plain).json).at("moe_latent_size").is_null());
+  ModelConfig elsewhere = parse_hf_config(sample("qwen3_moe").dump(), "x").model;
+  elsewhere.expert_latent_dim = 8;
+  EXPECT_THROW(write_hf_config(elsewhere), Error);
+}
+
 // Python's JSON has words for numbers that JSON has not; texts may have them too.
 TEST(HfConfigTest, NumbersThatJsonHasNot) {
   std::string text = sample("nemotron_h").dump();
@@ -207,6 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "nemotron_h_moe",
                 Json{{"moe_shared_expert_intermediate_size", 41}},
                 {"moe_shared_expert_intermediate_size", "multiple"}},
+        Mistake{"latent_rows_of_no_size", "nemotron_h_latent", Json{{"moe_latent_size", -1}}, {"moe_latent_size"}},
         Mistake{"more_layers_than_memory", "llama", Json{{"num_hidden_layers", 1000000}}, {"layers", "at most"}},
         Mistake{"more_experts_than_memory", "qwen3_moe", Json{{"num_experts", 1000000}}, {"experts", "at most"}},
         Mistake{"no_multiple", "lfm2", Json{{"block_multiple_of", 0}}, {"block_multiple_of"}},
@@ -263,7 +280,39 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"scaled_queries_alone",
                 "ministral3",
                 Json{{"rope_parameters", {{"rope_type", "default"}, {"llama_4_scaling_beta", 0.1}}}},
-                {"rope_query_beta", "rope_scaling"}},
+                {"rope_parameters.llama_4_scaling_beta = 0.1", "without rope_parameters.rope_type"}},
+        Mistake{"shrunk_texts",
+                "llama",
+                Json{{"rope_parameters", {{"rope_type", "linear"}, {"factor", 0.5}}}},
+                {"rope_parameters.factor = 0.5"}},
+        Mistake{"shrunk_texts_of_older_files",
+                "llama",
+                Json{{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}},
+                {"rope_scaling.factor = 0.5"}},
+        Mistake{"shrunk_texts_of_global_layers",
+                "olmo3",
+                Json{{"rope_parameters",
+                      {{"full_attention", {{"rope_type", "linear"}, {"factor", 0.5}}},
+                       {"sliding_attention", {{"rope_type", "default"}}}}}},
+                {"rope_parameters.full_attention.factor = 0.5"}},
+        Mistake{"endless_texts",
+                "llama",
+                Json{{"rope_parameters", {{"rope_type", "linear"}, {"factor", 1e300}}}},
+                {"rope_parameters.factor = 1e+300 is out of range"}},
+        Mistake{"unknown_angles",
+                "llama",
+                Json{{"rope_parameters", {{"rope_type", "round"}}}},
+                {"rope_parameters.rope_type = \"round\"", "llama3"}},
+        Mistake{"frequencies_the_wrong_way_round",
+                "llama",
+                Json{{"rope_parameters",
+                      {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}}}},
+                {"rope_parameters.high_freq_factor = 1 must be above rope_parameters.low_freq_factor = 4"}},
+        Mistake{"too_many_factors",
+                "llama",
+                Json{{"rope_scaling",
+                      {{"rope_type", "longrope"}, {"short_factor", {1, 1, 1, 1, 1}}, {"long_factor", {1}}}}},
+                {"rope_scaling.short_factor and rope_scaling.long_factor must have"}},
         Mistake{"groups_of_experts", "mistral4", Json{{"n_group", 2}, {"topk_group", 2}}, {"n_group"}},
         Mistake{"shared_expert_of_another_width",
                 "qwen2_moe",

@@ -49,10 +49,10 @@ inline void on_ranks(const ModelConfig& config, const MeshShape& shape, const Ke
   });
 }
 
-// Adds to `all` on the speaker.
+// Adds to `all` on the driver.
 inline void add_logits(ForwardModel& model, const WholePass& whole, Logits& all) {
   const Tensor logits = model.logits(whole.pass, 0, whole.pass.num_tokens);
-  if (!model.is_speaker()) return;
+  if (!model.is_driver()) return;
   for (int64_t t = 0; t < logits.dim(0); ++t) {
     all.emplace_back();
     for (int64_t v = 0; v < logits.dim(1); ++v) all.back().push_back(TestRank::get(logits, t * logits.dim(1) + v));
@@ -91,7 +91,7 @@ inline std::vector<int32_t> greedy_on(const ModelConfig& config, const MeshShape
     Generator generator(model);
     generator.generate(prompt, {.max_tokens = count, .sampling = {.temperature = 0}, .stop_tokens = {}},
                        [&](int32_t token) {
-                         if (model.is_speaker()) made.push_back(token);
+                         if (model.is_driver()) made.push_back(token);
                        });
   });
   return made;

@@ -35,6 +35,11 @@ constexpr PagedModel kModels[] = {
     {"gpt2_int8", "gpt2", [](ModelConfig&) {}, kInt8, 0.04},
     {"gpt2", "gpt2", [](ModelConfig&) {}},
     {"moe", "llama", [](ModelConfig& c) { c.kv_heads = 2, c.experts = 5, c.expert_ffn = 24, c.shared_experts = 1; }},
+    {"latent_experts", "nemotron_h",
+     [](ModelConfig& c) {
+       c.layers = 4, c.state_key_dim = 10, c.state_value_dim = 12;
+       c.experts = 5, c.expert_ffn = 24, c.expert_latent_dim = 20, c.shared_experts = 1;
+     }},
     {"latent", "llama",
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }},
     {"window_and_cap", "llama",
@@ -286,16 +291,16 @@ TEST(RowsOfAPassTest, MayBeNone) {
            });
 }
 
-TEST(SpeakerTest, IsTheOneRankThatSaysSo) {
+TEST(DriverTest, IsTheOneRankThatSaysSo) {
   for (const MeshShape& mesh : {MeshShape{}, MeshShape{.pp = 2, .tp = 2}, MeshShape{.pp = 2, .shard = 2}}) {
-    std::atomic<int> speakers = 0;
+    std::atomic<int> drivers = 0;
     on_ranks(paged_config(kModels[0]), mesh, cpu_kernels(), DType::f32, initial_values(5), [&](ForwardModel& model) {
       const bool speaks = model.has_result() && model.mesh().place().tp == 0 && model.mesh().data_rank() == 0;
-      EXPECT_EQ(model.is_speaker(), speaks);
-      if (speaks) ++speakers;
-      if (speaks) EXPECT_EQ(model.mesh().world().rank(), model.speaker());
+      EXPECT_EQ(model.is_driver(), speaks);
+      if (speaks) ++drivers;
+      if (speaks) EXPECT_EQ(model.mesh().world().rank(), model.driver());
     });
-    EXPECT_EQ(speakers, 1);
+    EXPECT_EQ(drivers, 1);
   }
 }
 

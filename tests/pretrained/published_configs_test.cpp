@@ -35,7 +35,8 @@ TEST(PublishedConfigsTest, ArePresets) {
       {"lfm2-1.2b", "LFM2-1.2B"},
       {"lfm2-8b-a1b", "LFM2-8B-A1B"},
       {"nemotron-nano-9b-v2", "NVIDIA-Nemotron-Nano-9B-v2"},
-      {"nemotron-3-nano-30b-a3b", "NVIDIA-Nemotron-3-Nano-30B-A3B"}};
+      {"nemotron-3-nano-30b-a3b", "NVIDIA-Nemotron-3-Nano-30B-A3B"},
+      {"nemotron-3-super-120b-a12b", "NVIDIA-Nemotron-3-Super-120B-A12B"}};
   const nlohmann::json models = published_models();
   for (const auto& [name, published] : kPresets) {
     ModelConfig config = preset(name);

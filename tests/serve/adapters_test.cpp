@@ -43,7 +43,7 @@ Fill adapted_by(const std::string& adapter) {
 AdapterLoader loader_of(ForwardModel& model) {
   return [&model](const std::string& folder) {
     if (folder == "broken") throw Error("broken: no adapter");
-    if (folder == "broken on one rank" && model.is_speaker()) throw Error("broken here");
+    if (folder == "broken on one rank" && model.is_driver()) throw Error("broken here");
     auto set = std::make_unique<LoraSet>();
     const float scale = adapted_config(small_config()).lora.scale();
     for (const Param* p : model.part().params()) {
@@ -84,7 +84,7 @@ TEST_P(AdapterMeshTest, MixedBatchesGiveTheBitsOfEachAlone) {
       config, mesh, {.kv_blocks = kCompanyContext, .max_running = 1, .keeps_prefixes = false},
       [&](ContinuousEngine& engine) { want = answers_of(engine, mixed(24), 1); }, dtype);
   with_adapters_on(
-      config, mesh, {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20, .most_guesses = 2},
+      config, mesh, {.kv_blocks = 24, .block_tokens = 4, .tokens_per_step = 20, .max_draft_tokens = 2},
       [&](ContinuousEngine& engine) {
         EXPECT_EQ(answers_of(engine, mixed(24)), want);
         EXPECT_GT(engine.stats().cached_tokens_total, 0);

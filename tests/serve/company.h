@@ -25,6 +25,13 @@ inline ModelConfig expert_config() {
   return m;
 }
 
+inline ModelConfig latent_expert_config() {
+  ModelConfig m = expert_config();
+  m.expert_ffn = 24, m.expert_latent_dim = 20, m.shared_experts = 1;
+  complete(m);
+  return m;
+}
+
 inline ModelConfig shared_gate_config() {
   ModelConfig m = expert_config();
   m.expert_ffn = 24, m.shared_experts = 1, m.shared_gate = true, m.norm_topk = false;
@@ -37,7 +44,7 @@ inline ModelConfig state_config(int64_t attention_every = 2) {
   ModelConfig m = small_config("qwen3_5");
   m.attention_every = attention_every;
   m.state_key_heads = 2, m.state_key_dim = 8, m.state_value_dim = 6;
-  m.init_std = 0.4f;  // of which some guesses come true
+  m.init_std = 0.4f;  // of which some draft tokens are accepted
   complete(m);
   return m;
 }

@@ -38,7 +38,7 @@ TEST_P(CompanyTest, GivesTheSameBits) {
     EXPECT_EQ(stats.kv_blocks_used, 0);
     EXPECT_EQ(stats.kv_tokens_used, 0);
     if (GetParam().options.keeps_prefixes) EXPECT_GT(stats.cached_tokens_total, 0);
-    EXPECT_EQ(stats.accepted_tokens_total > 0, GetParam().options.most_guesses > 0);
+    EXPECT_EQ(stats.accepted_tokens_total > 0, GetParam().options.max_draft_tokens > 0);
     EXPECT_LE(stats.accepted_tokens_total, stats.drafted_tokens_total);
   });
 }
@@ -53,8 +53,8 @@ INSTANTIATE_TEST_SUITE_P(
         Company{"BlocksOfFive", {.kv_blocks = 300, .block_tokens = 5}},
         Company{"NoPrefixes", {.kv_blocks = 256, .keeps_prefixes = false}},
         Company{"Tight", {.kv_blocks = 18, .block_tokens = 4}, 0, true},
-        Company{"Guesses", {.kv_blocks = 256, .most_guesses = 5}},
-        Company{"TightGuesses", {.kv_blocks = 18, .block_tokens = 4, .most_guesses = 3}, 0, true},
+        Company{"Drafts", {.kv_blocks = 256, .max_draft_tokens = 5}},
+        Company{"TightDrafts", {.kv_blocks = 18, .block_tokens = 4, .max_draft_tokens = 3}, 0, true},
         Company{"TightWithoutPrefixes", {.kv_blocks = 18, .block_tokens = 4, .keeps_prefixes = false}, 0, true}),
     [](const auto& test) { return test.param.name; });
 
@@ -75,12 +75,14 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"pp2tp2", small_config(), {.pp = 2, .tp = 2}}, OnMesh{"gpt2", small_config("gpt2"), {}},
         OnMesh{"bf16", small_config(), {}, DType::bf16}, OnMesh{"fp16_tp2", small_config(), {.tp = 2}, DType::f16},
         OnMesh{"experts", expert_config(), {}}, OnMesh{"ep2", expert_config(), {.shard = 2, .ep = 2}},
-        OnMesh{"cp2", small_config(), {.cp = 2}}, OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16},
-        OnMesh{"cp2_experts", expert_config(), {.cp = 2}}, OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
-        OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}}, OnMesh{"delta", state_config(), {}},
-        OnMesh{"selective_tp2", selective_config(), {.tp = 2}}, OnMesh{"conv", conv_config(), {}},
-        OnMesh{"conv_tp2", conv_config(), {.tp = 2}}, OnMesh{"single_pp2", single_config(), {.pp = 2}},
-        OnMesh{"heads_that_differ", gemma4_config(false), {}},
+        OnMesh{"latent_experts", latent_expert_config(), {}},
+        OnMesh{"latent_experts_ep2_tp2", latent_expert_config(), {.shard = 2, .tp = 2, .ep = 2}},
+        OnMesh{"latent_experts_pp2", latent_expert_config(), {.pp = 2}}, OnMesh{"cp2", small_config(), {.cp = 2}},
+        OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16}, OnMesh{"cp2_experts", expert_config(), {.cp = 2}},
+        OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}}, OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}},
+        OnMesh{"delta", state_config(), {}}, OnMesh{"selective_tp2", selective_config(), {.tp = 2}},
+        OnMesh{"conv", conv_config(), {}}, OnMesh{"conv_tp2", conv_config(), {.tp = 2}},
+        OnMesh{"single_pp2", single_config(), {.pp = 2}}, OnMesh{"heads_that_differ", gemma4_config(false), {}},
         OnMesh{"heads_that_differ_pp2tp2", gemma4_config(false), {.pp = 2, .tp = 2}},
         OnMesh{"shared_keys", gemma4_config(true), {}}, OnMesh{"shared_keys_tp2", gemma4_config(true), {.tp = 2}},
         OnMesh{"shared_keys_cp2", gemma4_config(true), {.cp = 2}},
@@ -105,15 +107,15 @@ TEST_P(StatesCompanyTest, GivesTheSameBits) {
         ContinuousOptions{.kv_blocks = 64, .tokens_per_step = 5}, ContinuousOptions{.kv_bytes = scarce},
         ContinuousOptions{.kv_blocks = 64, .block_tokens = 4, .max_running = 5, .kept_states = 1},
         ContinuousOptions{.kv_blocks = 64, .keeps_prefixes = false},
-        ContinuousOptions{.kv_blocks = 256, .most_guesses = 5},
-        ContinuousOptions{.kv_blocks = 256, .keeps_prefixes = false, .most_guesses = 3},
-        ContinuousOptions{.kv_blocks = 64, .max_running = 4, .kept_states = 2, .most_guesses = 5}})
+        ContinuousOptions{.kv_blocks = 256, .max_draft_tokens = 5},
+        ContinuousOptions{.kv_blocks = 256, .keeps_prefixes = false, .max_draft_tokens = 3},
+        ContinuousOptions{.kv_blocks = 64, .max_running = 4, .kept_states = 2, .max_draft_tokens = 5}})
     with_engine_on(config, {}, options, [&](ContinuousEngine& engine) {
       EXPECT_EQ(answers_of(engine, company(24)), want);
       if (!options.keeps_prefixes) EXPECT_EQ(engine.stats().cached_tokens_total, 0);
       if (options.kv_blocks == 18) EXPECT_GT(engine.stats().cached_tokens_total, 0);
       EXPECT_EQ(engine.stats().preemptions_total > 0, options.kv_blocks == 18);
-      EXPECT_EQ(engine.stats().accepted_tokens_total > 0, options.most_guesses > 0);
+      EXPECT_EQ(engine.stats().accepted_tokens_total > 0, options.max_draft_tokens > 0);
       EXPECT_EQ(engine.limits().max_running < 64,
                 options.kv_blocks == 0 || options.max_running < 64 || options.tokens_per_step < 64);
     });
@@ -399,12 +401,27 @@ TEST(ContinuousEngineMeshTest, AFailureOnAMeshEndsEverything) {
       ForwardModel model(rank.context, mesh, small_config(), DType::f32);
       initial_values(11)(model);
       ContinuousEngine engine(model, {.kv_blocks = 8});
-      if (engine.is_speaker()) one = ask(engine, greedy({1, 2}, 9));
+      if (engine.is_driver()) one = ask(engine, greedy({1, 2}, 9));
       engine.run();
     });
   };
   EXPECT_THROW(run(), Error);
   EXPECT_EQ(one.get().finish.reason, FinishReason::error);
+}
+
+TEST(ContinuousEngineMeshTest, AFailureIsNoticedWhileNothingIsAsked) {
+  const auto run = [&] {
+    run_ranks(2, [&](Communicator& world) {
+      TestRank rank(cpu_kernels());
+      const Mesh mesh(world, {.tp = 2});
+      ForwardModel model(rank.context, mesh, small_config(), DType::f32);
+      initial_values(11)(model);
+      ContinuousEngine engine(model, {.kv_blocks = 8});
+      if (!engine.is_driver()) throw Error("a cable came off");
+      EXPECT_THROW(engine.run(), AbortedError);
+    });
+  };
+  EXPECT_THROW(run(), Error);
 }
 
 TEST_F(ContinuousEngineTest, EmbedsByTheLastHiddenState) {
@@ -436,11 +453,11 @@ TEST_F(ContinuousEngineTest, EmbedsByTheLastHiddenState) {
   }
 }
 
-// A model of few tokens repeats itself: what it said is a good guess, and takes fewer steps to say again.
-TEST(ContinuousEngineGuessTest, TakesFewerSteps) {
-  const auto ask_one = [](int64_t most_guesses) {
+// A model of few tokens repeats itself: what it said is a good draft token, and takes fewer steps to say again.
+TEST(ContinuousEngineDraftTest, TakesFewerSteps) {
+  const auto ask_one = [](int64_t max_draft_tokens) {
     std::pair<std::vector<int32_t>, int64_t> result;
-    with_engine_on(small_config(), {}, {.kv_blocks = 64, .most_guesses = most_guesses},
+    with_engine_on(small_config(), {}, {.kv_blocks = 64, .max_draft_tokens = max_draft_tokens},
                    [&](ContinuousEngine& engine) {
                      result.first = ask(engine, greedy({1, 2, 3}, 60)).get().tokens;
                      result.second = engine.stats().steps_total;
@@ -448,10 +465,10 @@ TEST(ContinuousEngineGuessTest, TakesFewerSteps) {
     return result;
   };
   const auto [plain, plain_steps] = ask_one(0);
-  const auto [guessed, guessed_steps] = ask_one(6);
-  EXPECT_EQ(guessed, plain);
+  const auto [drafted, drafted_steps] = ask_one(6);
+  EXPECT_EQ(drafted, plain);
   EXPECT_EQ(plain_steps, 60);
-  EXPECT_LT(guessed_steps, 45);
+  EXPECT_LT(drafted_steps, 45);
 }
 
 TEST(ContinuousEngineContextTest, EndsWhereAnglesWouldDependOnTheLongestText) {

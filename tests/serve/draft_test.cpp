@@ -32,7 +32,7 @@ struct DraftCase {
   uint64_t seed = 11;
   MeshShape mesh = {};
   ContinuousOptions options = {.kv_blocks = 256};
-  double least_accepted = 0;  // of the guesses
+  double least_accepted = 0;  // of the draft tokens
   ModelConfig model = config_of(32);
 };
 void PrintTo(const DraftCase& c, std::ostream* out) { *out << c.name; }
@@ -45,12 +45,12 @@ EngineStats serve(const DraftCase& c, bool has_draft, const std::function<void(C
     const Mesh mesh(*alone, {});
     std::unique_ptr<ForwardModel> draft;
     ContinuousOptions options = c.options;
-    if (has_draft && model.is_speaker()) {
+    if (has_draft && model.is_driver()) {
       draft = std::make_unique<ForwardModel>(model.context(), mesh, c.draft, DType::f32);
       initial(c.seed)(*draft);
       options.draft = draft.get();
     }
-    if (has_draft) options.most_guesses = 4;
+    if (has_draft) options.max_draft_tokens = 4;
     with_engine(model, options, [&](ContinuousEngine& engine) {
       clients(engine);
       stats = engine.stats();
@@ -117,7 +117,7 @@ class NextOnly : public TokenConstraint {
   std::vector<int32_t> past_;
 };
 
-TEST(ConstrainedDraftTest, GuessesWhatTheConstraintAllows) {
+TEST(ConstrainedDraftTest, DraftsWhatTheConstraintAllows) {
   const DraftCase c{.name = "another", .draft = config_of(16), .seed = 5};
   const EngineStats stats = serve(c, true, [](Engine& engine) {
     for (const uint64_t seed : {1, 2, 3}) {

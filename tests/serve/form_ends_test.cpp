@@ -122,17 +122,43 @@ class FormEndsTest : public testing::Test {
   constrain::ConstraintFactory factory_{kFewTokens, kFewTokens.vocab_size(), {kEndOfFew}};
 };
 
-// With guesses and without.
+// With draft tokens and without.
 TEST_F(FormEndsTest, OneThatCannotGoOnIsThatRequestsError) {
-  for (const int64_t guesses : {0, 3}) {
-    with_engine(model_, {.kv_blocks = 64, .most_guesses = guesses}, [&](Engine& engine) {
+  for (const int64_t draft_tokens : {0, 3}) {
+    with_engine(model_, {.kv_blocks = 64, .max_draft_tokens = draft_tokens}, [&](Engine& engine) {
       std::future<Heard> stuck = ask(engine, request_of("aaaaaaaax")), other = ask(engine, request_of("(ab){12}"));
       const Heard heard = stuck.get();
       EXPECT_EQ(heard.finish.reason, FinishReason::error);
-      EXPECT_NE(heard.finish.error.find("no token may come next"), std::string::npos) << heard.finish.error;
+      EXPECT_TRUE(heard.finish.is_refusal);
+      EXPECT_NE(heard.finish.error.find("nothing after \"aaaaaaaa\" that this model's"), std::string::npos)
+          << heard.finish.error;
       EXPECT_EQ(heard.tokens, std::vector<int32_t>(8, 0));
       EXPECT_EQ(other.get().finish.reason, FinishReason::stop);
       EXPECT_EQ(ask(engine, request_of("ab")).get().tokens, (std::vector<int32_t>{0, 1}));
+    });
+  }
+}
+
+// What the request forbids is its own fault too, with a form and without, and named.
+TEST_F(FormEndsTest, OneThatForbidsAllThatGoesOnIsToldByWhichKey) {
+  const auto error_of = [](Engine& engine, Request request) {
+    const Finish finish = ask(engine, std::move(request)).get().finish;
+    EXPECT_EQ(finish.reason, FinishReason::error);
+    EXPECT_TRUE(finish.is_refusal) << finish.error;
+    return finish.error;
+  };
+  for (const int64_t draft_tokens : {0, 3}) {
+    with_engine(model_, {.kv_blocks = 64, .max_draft_tokens = draft_tokens}, [&](Engine& engine) {
+      Request end = request_of("ab"), both = request_of("a(b|bca)"), free = sampled({0, 1}, 40, 3);
+      end.sampling.logit_bias = {{kEndOfFew, -100.0f}};
+      both.sampling.logit_bias = {{1, -100.0f}}, both.bad_words = {{0, 2}};
+      free.bad_words = {{0, 0}, {0, 1}, {0, 2}, {0, 3}}, free.sampling.allowed_tokens = {0};
+      EXPECT_EQ(error_of(engine, std::move(end)),
+                "logit_bias forbids every token that the form allows after \"ab\": allow one");
+      EXPECT_EQ(error_of(engine, std::move(both)),
+                "logit_bias and bad_words forbid every token that the form allows after \"a\": allow one");
+      EXPECT_EQ(error_of(engine, std::move(free)),
+                "bad_words and allowed_token_ids forbid every token that could come next: allow one");
     });
   }
 }
@@ -154,8 +180,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, ForbiddenEnds,
                          [](const auto& c) { return c.param.name; });
 
 TEST_P(ForbiddenEnds, ComeWhereTheFormIsComplete) {
-  for (const int64_t guesses : {0, 3}) {
-    with_engine(model_, {.kv_blocks = 64, .most_guesses = guesses}, [&](Engine& engine) {
+  for (const int64_t draft_tokens : {0, 3}) {
+    with_engine(model_, {.kv_blocks = 64, .max_draft_tokens = draft_tokens}, [&](Engine& engine) {
       Request request = request_of("ab(ab)?");
       request.min_tokens = GetParam().min_tokens, request.sampling.allowed_tokens = GetParam().allowed;
       if (GetParam().is_refused) {
@@ -199,6 +225,29 @@ TEST(RefusedFormsTest, AreTheClientsFault) {
   EXPECT_EQ(status("(a*){10000}"), 400);
   EXPECT_EQ(status("((a{0,100}){0,100}){0,100}"), 400);
   EXPECT_EQ(status("a{0,100}"), 200);
+}
+
+// Of what is out of range, has another type or is missing.
+TEST(ErrorsTest, TheParamIsTheKey) {
+  constrain::ConstraintFactory forms(ByteTokenizer(), ByteTokenizer().vocab_size(), {ByteTokenizer::kEndOfDocument});
+  TestServer server({.api = {}, .adapter_folder = {}, .constraints = &forms});
+  for (const auto& [param, body] : std::initializer_list<std::pair<const char*, json>>{
+           {"temperature", {{"prompt", "x"}, {"temperature", -1}}},
+           {"logit_bias", {{"prompt", "x"}, {"logit_bias", {{"1", 101}}}}},
+           {"top_p", {{"prompt", "x"}, {"top_p", "high"}}},
+           {"n", {{"prompt", "x"}, {"n", 17}}},
+           {"max_tokens", {{"prompt", "x"}, {"max_tokens", -1}}},
+           {"stop[1]", {{"prompt", "x"}, {"stop", {"a", 1}}}},
+           {"stream_options.include_usage", {{"prompt", "x"}, {"stream_options", {{"include_usage", 1}}}}},
+           {"prompt", json::object()},
+           {"guided_regex", {{"prompt", "x"}, {"guided_regex", "(?=a)"}}},
+           {"structured_outputs.choice", {{"prompt", "x"}, {"structured_outputs", {{"choice", json::array()}}}}}}) {
+    const bench::HttpResult result = server.post("/v1/completions", body);
+    EXPECT_EQ(result.status, 400) << param;
+    EXPECT_EQ(json::parse(result.body)["error"]["param"], param) << result.body;
+  }
+  const json error = json::parse(server.post("/v1/completions", json::array()).body)["error"];
+  EXPECT_TRUE(error["param"].is_null()) << error;
 }
 
 // Of a server without room to wait what it can hold at once is served.

@@ -166,6 +166,39 @@ TEST_F(FormsTest, OfAnthropicAreKept) {
   });
 }
 
+// In the midst of an answer, when others are under way: an error of that request alone, which nobody logs.
+TEST_F(FormsTest, OnesThatCannotGoOnAreTheClientsFault) {
+  const json chat = {{{"role", "user"}, {"content", "x"}}},
+             quoted = {{"type", "json_schema"}, {"schema", {{"const", "ab"}}}};
+  const std::vector<std::pair<const char*, json>> cases = {
+      {"/v1/completions", {{"prompt", "x"}, {"guided_regex", "ab"}, {"logit_bias", {{"98", -100}}}}},
+      {"/v1/completions", {{"prompt", "x"}, {"guided_regex", "a"}, {"logit_bias", {{"256", -100}}}}},
+      {"/v1/chat/completions", {{"messages", chat}, {"guided_choice", {"ab", "ac"}}, {"bad_words", {"b", "c"}}}},
+      {"/v1/responses", {{"input", "x"}, {"guided_regex", "ab"}, {"bad_words", {"b"}}}},
+      {"/v1/messages",
+       {{"messages", chat}, {"output_config", {{"format", quoted}}}, {"max_tokens", 9}, {"bad_words", {"b"}}}}};
+  testing::internal::CaptureStderr();
+  with_server(api::ToolFormat::hermes, [&] {
+    auto other = std::async(std::launch::async, [&] {
+      return ask("/v1/completions", {{"prompt", "y"}, {"guided_regex", "[a-c]{400}"}})["finish_reason"];
+    });
+    for (auto [route, body] : cases) {
+      const char* const forbids = body.contains("logit_bias") ? "logit_bias forbids" : "bad_words forbids";
+      const bench::HttpResult result = post(route, body);
+      EXPECT_EQ(result.status, 400) << route;
+      body["stream"] = true;
+      const bench::HttpResult stream = post(route, body);
+      EXPECT_EQ(stream.status, 200) << route;
+      for (const std::string& text : {result.body, stream.body}) {
+        EXPECT_NE(text.find(forbids), std::string::npos) << text;
+        EXPECT_NE(text.find("\"invalid_request_error\""), std::string::npos) << text;
+      }
+    }
+    EXPECT_EQ(other.get(), "stop");
+  });
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 class DemandedCallsTest : public FormsTest, public testing::WithParamInterface<api::ToolFormat> {};
 
 TEST_P(DemandedCallsTest, HaveTheSchemasOfTheirTools) {

@@ -1,5 +1,6 @@
 // Grammars of regular expressions, GBNF and choices: what they accept, what they refuse, and hostile ones.
 #include "serve/constrained.h"
+#include "weft/serve/constrain/grammar_builder.h"
 
 namespace weft::constrain {
 namespace {
@@ -132,6 +133,22 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(RefusedForms, AreToldWhy) {
   EXPECT_NE(refusal(GetParam().form).find(GetParam().want), std::string::npos) << refusal(GetParam().form);
+}
+
+// Who asks whether any text is left must not take another mistake for the answer.
+TEST(GrammarBuilderTest, NoTextIsNoOtherMistake) {
+  const auto has_no_text = [](const Form& form) {
+    try {
+      grammar_of(form);
+    } catch (const NoText&) {
+      return true;
+    } catch (const UsageError&) {
+    }
+    return false;
+  };
+  EXPECT_TRUE(has_no_text(gbnf("root ::= \"a\" root")));
+  EXPECT_FALSE(has_no_text(gbnf("root ::= root \"a\" | \"b\"")));
+  EXPECT_FALSE(has_no_text(regex(times(100, "(a{10000})"))));
 }
 
 TEST(MatcherTest, AmbiguityTakesNoLonger) {

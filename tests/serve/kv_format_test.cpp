@@ -33,7 +33,7 @@ class KvFormatTest : public testing::TestWithParam<KvCase> {
 TEST_P(KvFormatTest, GivesTheSameBitsInAnyCompany) {
   const auto [alone, quiet] = serve({.kv_blocks = kCompanyContext, .max_running = 1, .keeps_prefixes = false}, 1);
   const auto [together, stats] =
-      serve({.kv_blocks = 128, .block_tokens = 4, .tokens_per_step = 20, .most_guesses = 2}, 0);
+      serve({.kv_blocks = 128, .block_tokens = 4, .tokens_per_step = 20, .max_draft_tokens = 2}, 0);
   EXPECT_EQ(together, alone);
   EXPECT_GT(stats.cached_tokens_total, 0);
   const auto [tight, preempted] = serve({.kv_blocks = 18, .block_tokens = 4}, 0);

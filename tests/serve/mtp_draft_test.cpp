@@ -27,7 +27,7 @@ MtpLogits mtp_logits_on(const ModelSource& source, const MeshShape& mesh, const 
       [&](ForwardModel& model) {
         constexpr int64_t kBlock = 4;
         StepRunner runner(model, 16, kBlock);
-        if (!runner.is_speaker()) return runner.follow();
+        if (!runner.is_driver()) return runner.follow();
         std::vector<int32_t> blocks(ids.size()), rows(ids.size());
         std::iota(blocks.rbegin(), blocks.rend(), 0), std::iota(rows.begin(), rows.end(), 0);
         blocks.erase(blocks.begin(), blocks.end() - 16);
@@ -155,10 +155,10 @@ ModelConfig with_mtp_of(ModelConfig c) {
 }
 
 EngineStats serve_with_mtp(const ModelConfig& config, const MeshShape& mesh, ContinuousOptions options,
-                           int64_t most_guesses, void (*change)(const Param&),
+                           int64_t max_draft_tokens, void (*change)(const Param&),
                            const std::function<void(ContinuousEngine&)>& clients) {
   EngineStats stats;
-  options.most_guesses = most_guesses;
+  options.max_draft_tokens = max_draft_tokens;
   on_ranks(config, mesh, cpu_kernels(), DType::f32, changed_values(change), [&](ForwardModel& model) {
     with_engine(model, options, [&](ContinuousEngine& engine) {
       clients(engine);
@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
         MtpCase{.name = "last_token_tight", .options = kTight, .change = forget_others, .least_accepted = 0.99}),
     [](const auto& test) { return test.param.name; });
 
-// Each step takes a token and three guesses, all of which come true, but for the ends.
+// Each step takes a token and three draft tokens, all of which are accepted, but for the ends.
 TEST(MtpDraftStepsTest, GoOnFromWhatTheModelLeft) {
   ModelConfig c = small_config();
   c.tie_embeddings = true;

@@ -127,25 +127,28 @@ TEST_P(BadFieldTest, EndsTheRequestAlone) {
   EXPECT_EQ(ask(engine, greedy({1}, 2)).get().tokens.size(), 2u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Requests, BadFieldTest,
-    testing::Values(BadField{"Temperature", [](Request& r) { r.sampling.temperature = -1; }},
-                    BadField{"Bias",
-                             [](Request& r) {
-                               r.sampling.logit_bias = {{-1, 1.0f}};
-                             }},
-                    BadField{"StopToken", [](Request& r) { r.stop_tokens = {1 << 30}; }},
-                    BadField{"BadWord",
-                             [](Request& r) {
-                               r.bad_words = {{1, -7}};
-                             }},
-                    BadField{"AllowedToken", [](Request& r) { r.sampling.allowed_tokens = {1, -2}; }},
-                    BadField{"EmptyBadWord", [](Request& r) { r.bad_words = {{}}; }},
-                    BadField{"Alternatives", [](Request& r) { r.logprobs = -1; }},
-                    BadField{"PromptAlternatives", [](Request& r) { r.prompt_logprobs = 1 << 20; }},
-                    BadField{"MaxTokens", [](Request& r) { r.max_tokens = INT64_MIN; }},
-                    BadField{"MinTokens", [](Request& r) { r.min_tokens = -1; }}),
-    [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Requests, BadFieldTest,
+                         testing::Values(BadField{"Temperature", [](Request& r) { r.sampling.temperature = -1; }},
+                                         BadField{"Bias",
+                                                  [](Request& r) {
+                                                    r.sampling.logit_bias = {{-1, 1.0f}};
+                                                  }},
+                                         BadField{"StopToken", [](Request& r) { r.stop_tokens = {1 << 30}; }},
+                                         BadField{"BadWord",
+                                                  [](Request& r) {
+                                                    r.bad_words = {{1, -7}};
+                                                  }},
+                                         BadField{"AllowedToken",
+                                                  [](Request& r) {
+                                                    r.sampling.allowed_tokens = {1, -2};
+                                                  }},
+                                         BadField{"EmptyBadWord", [](Request& r) { r.bad_words = {{}}; }},
+                                         BadField{"Alternatives", [](Request& r) { r.logprobs = -1; }},
+                                         BadField{"PromptAlternatives",
+                                                  [](Request& r) { r.prompt_logprobs = 1 << 20; }},
+                                         BadField{"MaxTokens", [](Request& r) { r.max_tokens = INT64_MIN; }},
+                                         BadField{"MinTokens", [](Request& r) { r.min_tokens = -1; }}),
+                         [](const auto& one) { return one.param.name; });
 
 TEST(RemoteRefusalTest, WhatOnlyTheEngineKnowsEndsTheRequest) {
   FakeEngine there({.answer = saying("abc"), .embeds = false});
@@ -410,11 +413,11 @@ TEST(MeetingTest, ConnectsEachReplicaWithTheFirst) {
   constexpr int kReplicas = 3, kRanks = 2;  // of each; the second one speaks
   run_ranks(kReplicas * kRanks, [&](Communicator& job) {
     const ReplicaPlace place{
-        .replica = job.rank() / kRanks, .replicas = kReplicas, .is_speaker = job.rank() % kRanks == 1, .front = 1};
+        .replica = job.rank() / kRanks, .replicas = kReplicas, .is_driver = job.rank() % kRanks == 1, .front = 1};
     std::vector<Socket> sockets = meet(job, place);
     const bool is_front = job.rank() == place.front;
-    ASSERT_EQ(sockets.size(), is_front ? 2u : place.is_speaker ? 1u : 0u);
-    if (!is_front && place.is_speaker) {
+    ASSERT_EQ(sockets.size(), is_front ? 2u : place.is_driver ? 1u : 0u);
+    if (!is_front && place.is_driver) {
       const char own = char('0' + place.replica);
       EXPECT_EQ(::send(sockets[0].fd(), &own, 1, MSG_NOSIGNAL), 1);
     }

@@ -37,10 +37,10 @@ auto fields_of(const EngineStats& x) {
   return std::tie(a, b, c, d, e, f, g, h, i, j, k, l, m, n);
 }
 auto fields_of(const Finish& x) {
-  const auto& [reason, stop, error, retry, usage, times] = x;
+  const auto& [reason, stop, error, is_refusal, retry, usage, times] = x;
   const auto& [prompt, cached, completion] = usage;
   const auto& [queued, prefill, decode] = times;
-  return std::tie(reason, stop, error, retry, prompt, cached, completion, queued, prefill, decode);
+  return std::tie(reason, stop, error, is_refusal, retry, prompt, cached, completion, queued, prefill, decode);
 }
 auto fields_of(const ScoredToken& x) {
   const auto& [token, rank, top] = x;
@@ -91,6 +91,7 @@ Finish full_finish() {
   return {.reason = FinishReason::error,
           .stop_token = 1,
           .error = "why",
+          .is_refusal = true,
           .retry_after_s = 2,
           .usage = {3, 4, 5},
           .times = {0.6, 0.7, 0.8}};

@@ -225,32 +225,32 @@ TEST(SchedulerTest, CancellationFreesBlocksAtOnce) {
   EXPECT_TRUE(s.step().empty());
 }
 
-TEST(SchedulerTest, GuessesSeldomWhereNothingComesTrue) {
-  int32_t guess = 5;  // of a vocabulary of one
-  int64_t num_guesses = 0;
+TEST(SchedulerTest, DraftsSeldomWhereNothingIsAccepted) {
+  int32_t draft_token = 5;  // of a vocabulary of one
+  int64_t num_draft_tokens = 0;
   SimulatedServer s({.pool = {.num_blocks = 300, .block_tokens = 4},
                      .max_running = 1,
                      .tokens_per_step = 8,
-                     .most_guesses = 1,
-                     .guess =
-                         [&](std::span<const GuessWish> wishes) {
-                           for (const GuessWish& wish : wishes) wish.sequence->guesses = {guess};
-                           num_guesses += int64_t(wishes.size());
+                     .max_draft_tokens = 1,
+                     .propose =
+                         [&](std::span<const DraftTask> tasks) {
+                           for (const DraftTask& task : tasks) task.sequence->draft_tokens = {draft_token};
+                           num_draft_tokens += int64_t(tasks.size());
                          }},
                     1);
   s.add({.prompt = {0}, .max_tokens = 1000});
-  const auto guesses_of = [&](int64_t steps) {
-    const int64_t before = num_guesses;
+  const auto draft_tokens_of = [&](int64_t steps) {
+    const int64_t before = num_draft_tokens;
     for (int64_t i = 0; i < steps; ++i) s.step();
-    return num_guesses - before;
+    return num_draft_tokens - before;
   };
-  EXPECT_GT(guesses_of(20), 15);
-  guesses_of(20);
-  EXPECT_EQ(guesses_of(80), 10);
-  guess = 0;
-  guesses_of(40);
-  EXPECT_EQ(guesses_of(20), 20);
-  EXPECT_GT(s.num_come_true, 20u);
+  EXPECT_GT(draft_tokens_of(20), 15);
+  draft_tokens_of(20);
+  EXPECT_EQ(draft_tokens_of(80), 10);
+  draft_token = 0;
+  draft_tokens_of(40);
+  EXPECT_EQ(draft_tokens_of(20), 20);
+  EXPECT_GT(s.num_accepted, 20u);
 }
 
 TEST(SchedulerTest, RefusesWhatNeverFits) {
@@ -301,14 +301,14 @@ TEST_P(RandomLoadTest, EverythingFinishesWithItsOwnAnswer) {
   EXPECT_EQ(s.scheduler.states().num_held(), 0);
   EXPECT_EQ(s.scheduler.states().num_kept() > 0, load.options.num_states > load.options.max_running);
   EXPECT_EQ(s.scheduler.num_preemptions() > 40, load.is_tight);
-  EXPECT_EQ(s.num_come_true > 1000, load.options.most_guesses > 0);
+  EXPECT_EQ(s.num_accepted > 1000, load.options.max_draft_tokens > 0);
 }
 
 // Tokens are told a step late, some answers end before they are as long as they may be, and some rows are computed
 // twice.
 TEST_P(RandomLoadTest, EverythingFinishesWithItsOwnAnswerAheadOfItsTokens) {
   const Load& load = GetParam();
-  if (load.options.most_guesses > 0) GTEST_SKIP() << "guesses need to know the tokens before them";
+  if (load.options.max_draft_tokens > 0) GTEST_SKIP() << "draft tokens need to know the tokens before them";
   const bool has_states = load.options.num_states > 0;
   std::mt19937 random(6);
   const auto below = [&](int64_t n) { return int64_t(random() % uint64_t(n)); };
@@ -370,30 +370,30 @@ INSTANTIATE_TEST_SUITE_P(
               .max_running = 16,
               .tokens_per_step = 32,
               .num_states = 16}},
-        Load{"Guesses",
+        Load{"Drafts",
              {.pool = {.num_blocks = 500, .block_tokens = 4},
               .max_running = 32,
               .tokens_per_step = 100,
-              .most_guesses = 5},
+              .max_draft_tokens = 5},
              false},
-        Load{"GuessesWithStates",
+        Load{"DraftsWithStates",
              {.pool = {.num_blocks = 500, .block_tokens = 4},
               .max_running = 32,
               .tokens_per_step = 100,
               .num_states = 300,
-              .most_guesses = 5},
+              .max_draft_tokens = 5},
              false},
-        Load{"TightGuessesWithStates",
+        Load{"TightDraftsWithStates",
              {.pool = {.num_blocks = 20, .block_tokens = 4},
               .max_running = 16,
               .tokens_per_step = 32,
               .num_states = 30,
-              .most_guesses = 3}},
-        Load{"TightGuesses",
+              .max_draft_tokens = 3}},
+        Load{"TightDrafts",
              {.pool = {.num_blocks = 20, .block_tokens = 4},
               .max_running = 16,
               .tokens_per_step = 32,
-              .most_guesses = 8}}),
+              .max_draft_tokens = 8}}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -100,7 +100,7 @@ class SimulatedServer {
   std::vector<RequestId> finished;
   std::map<RequestId, std::vector<int32_t>> answers;
   std::map<RequestId, int64_t> cached;
-  size_t num_come_true = 0;  // guesses
+  size_t num_accepted = 0;  // draft tokens
   size_t num_lost = 0;
   uint64_t ends_every = 0;  // an answer of so many, by itself; 0: none
 
@@ -117,7 +117,7 @@ class SimulatedServer {
     leave_states(parts);
     for (const StepPart& part : parts) {
       compute(part);
-      total += part.count + int64_t(part.sequence->guesses.size());
+      total += part.count + int64_t(part.sequence->draft_tokens.size());
       for (size_t b = size_t(part.sequence->num_known); b < part.sequence->blocks.size(); ++b)
         EXPECT_TRUE(owned.insert(part.sequence->blocks[b]).second) << "a block is used twice";
     }
@@ -158,8 +158,8 @@ class SimulatedServer {
       if (i >= part.first) cache_[place(s, i)] = hash;
       ASSERT_EQ(cache_[place(s, i)], hash) << "the cache holds something else";
     }
-    for (size_t i = 0; i < s.guesses.size(); ++i)
-      cache_[place(s, part.end() + int64_t(i))] = hash = mix(hash, s.guesses[i]);
+    for (size_t i = 0; i < s.draft_tokens.size(); ++i)
+      cache_[place(s, part.end() + int64_t(i))] = hash = mix(hash, s.draft_tokens[i]);
   }
   // States are hashes too: each run begins with that of all tokens before it, and none is written that others have.
   void leave_states(const std::vector<StepPart>& parts) {
@@ -168,7 +168,7 @@ class SimulatedServer {
       int64_t row = 0;
       std::vector<int32_t> tokens = text_of(*part.sequence);
       tokens.resize(size_t(part.end()));
-      tokens.insert(tokens.end(), part.sequence->guesses.begin(), part.sequence->guesses.end());
+      tokens.insert(tokens.end(), part.sequence->draft_tokens.begin(), part.sequence->draft_tokens.end());
       for (const TokenRun& run : part.runs) {
         EXPECT_EQ(run.begin, row);
         EXPECT_LT(run.begin, run.end);
@@ -192,17 +192,17 @@ class SimulatedServer {
   }
   void advance(Sequence& s) {
     if (s.remaining() > 0) return;
-    const std::vector<int32_t> guesses = s.guesses;
-    size_t come_true = 0;
+    const std::vector<int32_t> draft_tokens = s.draft_tokens;
+    size_t accepted = 0;
     bool has_ended = false;
     while (s.num_answer() < s.request.max_tokens && !has_ended) {
       s.tokens.push_back(next_of(s));
       has_ended = ends(s);
-      if (come_true == guesses.size() || guesses[come_true] != s.tokens.back()) break;
-      if (s.num_answer() < s.request.max_tokens) ++come_true;
+      if (accepted == draft_tokens.size() || draft_tokens[accepted] != s.tokens.back()) break;
+      if (s.num_answer() < s.request.max_tokens) ++accepted;
     }
-    if (!guesses.empty()) scheduler.accept(s, int64_t(come_true));
-    num_come_true += come_true;
+    if (!draft_tokens.empty()) scheduler.accept(s, int64_t(accepted));
+    num_accepted += accepted;
     if (s.num_answer() >= s.request.max_tokens || has_ended) finish(s);
   }
 

@@ -23,7 +23,7 @@ struct Spread {
   ModelConfig config;
   MeshShape mesh;
   int64_t block_tokens = 4;
-  int64_t most_guesses = 0;
+  int64_t max_draft_tokens = 0;
 };
 void PrintTo(const Spread& c, std::ostream* out) { *out << c.name; }
 class SpreadCacheTest : public testing::TestWithParam<Spread> {};
@@ -36,7 +36,7 @@ TEST_P(SpreadCacheTest, GivesTheBitsOfTheMeshWithoutIt) {
                  [&](ContinuousEngine& engine) { want = answers_of(engine, company(kRequests)); });
   const int64_t tight = 72 / c.block_tokens;
   for (const ContinuousOptions& options :
-       {ContinuousOptions{.kv_blocks = 1024, .block_tokens = c.block_tokens, .most_guesses = c.most_guesses},
+       {ContinuousOptions{.kv_blocks = 1024, .block_tokens = c.block_tokens, .max_draft_tokens = c.max_draft_tokens},
         ContinuousOptions{.kv_blocks = tight, .block_tokens = c.block_tokens, .tokens_per_step = 9}}) {
     with_engine_on(c.config, c.mesh, options, [&](ContinuousEngine& engine) {
       EXPECT_EQ(answers_of(engine, company(kRequests)), want);
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
     Meshes, SpreadCacheTest,
     testing::Values(Spread{"cp2", small_config(), {.cp = 2}}, Spread{"cp4", small_config(), {.cp = 4}},
                     Spread{"cp4_long_blocks", small_config(), {.cp = 4}, 8},
-                    Spread{"cp2_guesses", small_config(), {.cp = 2}, 4, 3},
+                    Spread{"cp2_drafts", small_config(), {.cp = 2}, 4, 3},
                     Spread{"cp2tp2", small_config(), {.cp = 2, .tp = 2}},
                     Spread{"pp2cp2", small_config(), {.pp = 2, .cp = 2}},
                     Spread{"gpt2_cp2", small_config("gpt2"), {.cp = 2}},

@@ -31,7 +31,7 @@ std::vector<float> logits_of_a_long_step(const MeshShape& mesh) {
   on_ranks(config_with(2), mesh, cpu_kernels(), DType::f32, initial_values(11), [&](ForwardModel& model) {
     constexpr int32_t kSequences = 40, kTokens = 50;
     StepRunner runner(model, kSequences * kTokens, 1);
-    if (!runner.is_speaker()) return runner.follow();
+    if (!runner.is_driver()) return runner.follow();
     for (int step = 0; step < 2; ++step) {
       runner.clear();
       for (int32_t s = 0; s < kSequences; ++s) {
@@ -67,7 +67,7 @@ TEST(StepRunnerTest, FollowersSleepLongerThanTheTimeout) {
               ForwardModel model(rank.context, mesh, config_with(2), DType::f32);
               initial_values(11)(model);
               StepRunner runner(model, 4, 16);
-              if (!runner.is_speaker()) {
+              if (!runner.is_driver()) {
                 const double before = cpu_seconds();
                 runner.follow();
                 EXPECT_LT(cpu_seconds() - before, 0.15);
@@ -101,7 +101,7 @@ TEST_P(CacheBytesTest, AreWhatTheRanksTake) {
     const Allocator& allocator = model.context().stream.allocator();
     StepRunner runner(model, kBlocks, kBlockTokens, format);
     const int64_t before = allocator.stats().live_bytes;
-    if (runner.is_speaker()) {
+    if (runner.is_driver()) {
       const std::vector<int32_t> tokens{1}, blocks{0};
       runner.clear();
       runner.add(tokens, {}, 0, blocks, 1);
@@ -155,7 +155,7 @@ TEST(StepRunnerTest, StepsOfAnswersAllocateNothing) {
     ASSERT_EQ(parts.size(), 3u);
     runner.clear();
     for (const StepPart& p : parts)
-      runner.add(std::span(p.sequence->tokens).subspan(size_t(p.first), size_t(p.count)), p.sequence->guesses,
+      runner.add(std::span(p.sequence->tokens).subspan(size_t(p.first), size_t(p.count)), p.sequence->draft_tokens,
                  p.first, p.sequence->blocks, p.num_wanted());
     runner.run();
     scheduler.commit();

@@ -90,7 +90,7 @@ TEST(PlaceTokensTest, PutsFoundOnesAmongOthers) {
   }
 }
 
-TEST(PastTokensTest, FollowGuessesThatDidNotComeTrue) {
+TEST(PastTokensTest, FollowDraftsThatWereNotAccepted) {
   PastTokens past;
   const std::vector<int32_t> prompt{7, 8, 7};
   const auto counts = [&](const std::vector<int32_t>& answer) {

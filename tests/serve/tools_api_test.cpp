@@ -1,4 +1,6 @@
 // Tools in chat requests over real HTTP: calls that are parsed, forced, forbidden and given their form.
+#include <set>
+
 #include "serve/test_server.h"
 
 namespace weft {
@@ -198,6 +200,87 @@ TEST(ToolsApiTest, OfAnthropicHaveTheirForm) {
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(json::parse(refused.body)["type"], "error");
   EXPECT_EQ(json::parse(refused.body)["error"]["type"], "invalid_request_error");
+}
+
+// The fewest items that make room for the answer: whole turns from the oldest on, then calls with what they gave.
+TEST(ToolsApiTest, TruncationLeavesTheOldestItemsOut) {
+  TestSetup setup;
+  setup.engine.limits.context = 240;
+  TestServer server(std::move(setup));
+  const auto user = [](const char* text) { return json{{"role", "user"}, {"content", text + std::string(30, '.')}}; };
+  const json said = {{"role", "assistant"}, {"content", "So."}}, system = {{"role", "system"}, {"content", "Be."}};
+  const auto call = [](const char* id) {
+    return json{{"type", "function_call"}, {"call_id", id}, {"name", id}, {"arguments", "{}"}};
+  };
+  const auto output = [](const char* id) {
+    return json{{"type", "function_call_output"}, {"call_id", id}, {"output", id}};
+  };
+  json request = {{"input",
+                   {system, user("1"), said, user("2"), call("a"), output("a"), said, user("3"), call("b"),
+                    output("b"), call("c"), output("c")}},
+                  {"truncation", "auto"}};
+  const auto prompt = [&](int64_t most) {
+    request["max_output_tokens"] = most;
+    EXPECT_EQ(server.ask("/v1/responses", request)["truncation"], "auto");
+    return bytes_as_text(server.engine.last_request().prompt);
+  };
+  const std::string dots(30, '.'), c = R"(<tool_call>{"name": "c", "arguments": {}}</tool_call>)",
+                                   end = "\n<tool>c\n<assistant>";
+  const std::string third = "<user>3" + dots + "\n<assistant>" +
+                            R"(<tool_call>{"name": "b", "arguments": {}}</tool_call>)" + "\n<tool>b\n<assistant>";
+  EXPECT_EQ(prompt(10), "<system>Be.\n" + third + c + end) << "the third question is the last";
+  EXPECT_EQ(prompt(4000), "<system>Be.\n<user>3" + dots + "\n<assistant>" + c + end)
+      << "an answer gets half of the context at most, and the last call stays";
+  request["input"].erase(8), request["input"].erase(8), request["input"].erase(8), request["input"].erase(8);
+  EXPECT_TRUE(prompt(10).starts_with("<system>Be.\n<user>2")) << "the second turn fits, whole";
+  request["truncation"] = "disabled", request["input"][1] = user(std::string(200, '1').c_str());
+  EXPECT_EQ(server.post("/v1/responses", request).status, 400);
+  request["truncation"] = "auto", request["input"][7] = user(std::string(200, '3').c_str());
+  EXPECT_EQ(server.post("/v1/responses", request).status, 400) << "the last question alone is too long";
+}
+
+// What a model writes behind and between its calls stands there, streamed or not.
+TEST(ToolsApiTest, PartsStandInTheOrderInWhichTheyWereWritten) {
+  const std::string call = R"(<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>)";
+  TestSetup setup{.engine = {.answer = saying("<think>Hm.</think>First." + call + "Then." + call + call + "Last.")}};
+  setup.reasoning_format = api::ReasoningFormat::think;
+  TestServer server(std::move(setup));
+  json chat = chat_request("Go"), response = {{"input", "Go"}, {"tools", {{{"type", "function"}, {"name", "f"}}}}};
+  chat["max_tokens"] = 500, chat["tools"] = {{{"name", "f"}, {"input_schema", {{"type", "object"}}}}};
+  const std::vector<std::string> want = {"thinking Hm.", "text First.", "tool_use",  "text Then.",
+                                         "tool_use",     "tool_use",    "text Last."};
+  std::vector<std::string> whole, streamed;
+  const json message = server.ask("/v1/messages", chat);
+  for (const json& block : message["content"]) {
+    const std::string type = block["type"];
+    whole.push_back(type == "tool_use" ? type : type + " " + block[type].get<std::string>());
+  }
+  EXPECT_EQ(whole, want);
+  chat["stream"] = true;
+  for (const json& event : server.stream("/v1/messages", chat)) {
+    if (event["type"] == "content_block_start") streamed.push_back(event["content_block"]["type"]);
+    if (event["type"] == "content_block_start" && streamed.back() != "tool_use") streamed.back() += " ";
+    for (const char* text : {"thinking", "text"})
+      if (event["type"] == "content_block_delta") streamed.back() += event["delta"].value(text, "");
+  }
+  EXPECT_EQ(streamed, want);
+
+  const auto items_of = [](const json& output) {
+    std::vector<std::string> items;
+    std::set<std::string> ids;
+    for (const json& item : output) {
+      items.push_back(item["type"]);
+      if (item.contains("content")) items.back() += " " + item["content"][0]["text"].get<std::string>();
+      EXPECT_TRUE(ids.insert(item["id"]).second) << item;
+      EXPECT_EQ(item["status"], "completed");
+    }
+    return items;
+  };
+  const std::vector<std::string> items = {"reasoning Hm.", "message First.", "function_call", "message Then.",
+                                          "function_call", "function_call",  "message Last."};
+  EXPECT_EQ(items_of(server.ask("/v1/responses", response)["output"]), items);
+  response["stream"] = true;
+  EXPECT_EQ(items_of(server.stream("/v1/responses", response).back()["response"]["output"]), items);
 }
 
 // Templates of some models take nothing but results of tools behind a message with calls.

@@ -5,12 +5,12 @@
 
 namespace weft {
 
-// Runs `clients` beside the engine of the rank that speaks; `first` before its first step.
+// Runs `clients` beside the engine of the driver; `first` before its first step.
 inline void with_engine(ForwardModel& model, const ContinuousOptions& options,
                         const std::function<void(ContinuousEngine&)>& clients,
                         const std::function<void(ContinuousEngine&)>& first = {}) {
   ContinuousEngine engine(model, options);
-  if (!engine.is_speaker()) return engine.run();
+  if (!engine.is_driver()) return engine.run();
   if (first) first(engine);
   auto done = std::async(std::launch::async, [&] {
     try {

@@ -95,6 +95,7 @@ const Float8Mesh kFloat8Meshes[] = {
     {{.shape = {.pp = 2}, .schedule = ScheduleKind::zb_h1, .accumulation = 4}, kSums},
     {kFarStages, kSums},
     {{.shape = {.shard = 2, .ep = 2}, .experts = 4}, kSums},
+    {{.shape = {.shard = 2, .ep = 2}, .experts = 4, .expert_latent_dim = 20}, kSums},
     {{.shape = {.tp = 2}, .sequence_parallel = true}, kCodes},
     {{.shape = {.tp = 3}}, kCodes},
     {{.family = "gpt2", .shape = {.tp = 4}}, kCodes},

@@ -10,11 +10,7 @@
 namespace weft {
 namespace {
 
-const LoraConfig kEverywhere{
-    .rank = 4,
-    .alpha = 32,
-    .dropout = 0,
-    .targets = kAllTargets & ~(kStateTargets | bit_of(LoraTarget::router) | bit_of(LoraTarget::shared_gate))};
+const LoraConfig kEverywhere{.rank = 4, .alpha = 32, .dropout = 0, .targets = bit_of(LoraTarget::router) - 1};
 
 // Weights of every parameter on rank 0, at the start of a run and some steps later.
 struct BeforeAndAfter {
@@ -202,10 +198,10 @@ TEST(LoraTest, RecipesSayWhichAdapters) {
 // Adapters of a feed-forward part have one name where the model has one kind of such parts, of experts or not.
 TEST(LoraTest, TargetsAreThoseThatTheModelHas) {
   using Names = std::vector<std::string>;
-  const auto names = [](const char* family, int64_t shared, const Names& targets) {
+  const auto names = [](const char* family, int64_t shared, const Names& targets, int64_t latent = 0) {
     ModelConfig c = family_defaults(family);
     c.layers = 4, c.hidden = 8, c.heads = 2, c.kv_heads = 2, c.vocab = 9, c.ffn = c.expert_ffn = 6, c.context = 8;
-    if (shared >= 0) c.experts = 4, c.experts_per_token = 2, c.shared_experts = shared;
+    if (shared >= 0) c.experts = 4, c.experts_per_token = 2, c.shared_experts = shared, c.expert_latent_dim = latent;
     c.lora = {.rank = 2, .targets = lora_targets(targets)};
     complete(c);
     EXPECT_EQ(parse_model_json(to_json(c), "model.json").lora, c.lora);
@@ -221,12 +217,14 @@ TEST(LoraTest, TargetsAreThoseThatTheModelHas) {
   EXPECT_EQ(names("llama", 1, {"up"}), (Names{"up"}));
   EXPECT_EQ(names("llama", 1, {"dense_up", "expert_down"}), (Names{"dense_up", "expert_down"}));
   EXPECT_EQ(names("gpt2", -1, {"gate", "up"}), (Names{"up"}));
-  EXPECT_EQ(names("qwen3_next", 1, {"all-linear"}), (Names{"all-linear"}));
+  EXPECT_EQ(names("qwen3_next", 1, {"all-linear"}, 3), (Names{"all-linear"}));
+  EXPECT_EQ(names("llama", 1, {"latent_up", "v", "latent_down"}, 3), (Names{"v", "latent_down", "latent_up"}));
   EXPECT_EQ(names("qwen3_5", -1, {"v", "state_decay", "state_qkv"}), (Names{"v", "state_qkv", "state_decay"}));
   EXPECT_EQ(names("qwen3_next", 1, {"shared_gate", "o"}), (Names{"o", "shared_gate"}));
   EXPECT_THROW(names("llama", -1, {"state_o"}), UsageError);
   EXPECT_EQ(names("llama", 1, {"router", "v"}), (Names{"v", "router"}));
   EXPECT_THROW(names("llama", 1, {"shared_gate"}), UsageError);
+  EXPECT_THROW(names("llama", 1, {"latent_up"}), UsageError);
   EXPECT_THROW(names("llama", -1, {"router"}), UsageError);
 }
 

@@ -27,6 +27,7 @@ struct MeshCase {
   GradientType gradients = GradientType::fp32;
   bool mtp = false;
   bool shared_keys = false;  // and inputs of layers
+  int64_t expert_latent_dim = 0;
   int steps = 3;
 };
 
@@ -59,6 +60,7 @@ inline std::string name_of(const MeshCase& c) {
   if (c.gradients == GradientType::bf16) name += "_short_gradients";
   if (c.mtp) name += "_mtp";
   if (c.shared_keys) name += "_shared";
+  if (c.expert_latent_dim > 0) name += "_latent";
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -107,6 +109,7 @@ inline Recipe recipe_of(const MeshCase& c) {
   if (c.experts > 0) {
     ModelConfig& m = r.model;
     m.experts = c.experts, m.shared_experts = m.experts_beside_dense ? 0 : 1, m.expert_ffn = 24;
+    m.expert_latent_dim = c.expert_latent_dim;
     // A choice that is all but a tie falls either way when bf16 rounds differently: there every expert is chosen.
     m.experts_per_token = c.precision == Precision::fp32 ? 2 : c.experts;
     m.aux_loss = 0.1f, m.z_loss = 0.01f;
@@ -139,6 +142,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .gradients = c.gradients,
           .mtp = c.mtp,
           .shared_keys = c.shared_keys,
+          .expert_latent_dim = c.expert_latent_dim,
           .steps = c.steps};
 }
 

@@ -92,6 +92,20 @@ void gpt_oss_adapters(Recipe& r) {
   gpt_oss(r);
   r.model.lora = {.rank = 4, .alpha = 32, .targets = kAllTargets};
 }
+void latent(Recipe& r) { deepseek(r), r.model.expert_latent_dim = 20; }
+void latent_biased(Recipe& r) {
+  r.model.expert_latent_dim = 13, r.model.shared_experts = 1, r.model.mlp_bias = r.model.expert_bias = true;
+}
+void latent_adapters(Recipe& r) { adapters(r), r.model.expert_latent_dim = 20; }
+void latent_quantised(Recipe& r) { quantised(r), r.model.expert_latent_dim = 20; }
+void latent_dora(Recipe& r) {
+  latent_biased(r);
+  r.model.lora = {.rank = 4,
+                  .alpha = 32,
+                  .dropout = 0.2f,
+                  .targets = lora_targets({"latent_down", "latent_up", "v"}),
+                  .is_dora = true};
+}
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
 
 const MoeCase kMoeCases[] = {
@@ -238,6 +252,50 @@ const MoeCase kMoeCases[] = {
      .ep = 2,
      .precision = Precision::bf16,
      .change = quantised},
+    {.name = "tp2_sp_latent", .tp = 2, .sequence_parallel = true, .change = latent},
+    {.name = "tp3_latent_biased", .tp = 3, .change = latent_biased},
+    {.name = "dp4_ep4_latent", .dp = 4, .ep = 4, .change = latent},
+    {.name = "dp2_ep2_acc2_recompute_latent_biased",
+     .dp = 2,
+     .ep = 2,
+     .accumulation = 2,
+     .recomputes = true,
+     .change = latent_biased},
+    {.name = "dp2_cp2_tp2_ep2_zero3_latent",
+     .dp = 2,
+     .cp = 2,
+     .tp = 2,
+     .ep = 2,
+     .sequence_parallel = true,
+     .zero = Zero::parameters,
+     .change = latent},
+    {.name = "dp2_ep2_pp2_zero_bubble_latent",
+     .dp = 2,
+     .pp = 2,
+     .ep = 2,
+     .accumulation = 4,
+     .schedule = ScheduleKind::zb_h1,
+     .change = latent},
+    {.name = "tp4_sp_latent_adapters", .tp = 4, .sequence_parallel = true, .change = latent_adapters},
+    {.name = "dp2_ep2_tp2_recompute_latent_adapters",
+     .dp = 2,
+     .tp = 2,
+     .ep = 2,
+     .recomputes = true,
+     .change = latent_adapters},
+    {.name = "dp2_ep2_tp2_zero3_latent_dora",
+     .dp = 2,
+     .tp = 2,
+     .ep = 2,
+     .zero = Zero::parameters,
+     .change = latent_dora},
+    {.name = "dp4_ep2_tp2_zero3_latent_quantised",
+     .dp = 4,
+     .tp = 2,
+     .ep = 2,
+     .zero = Zero::parameters,
+     .change = latent_quantised},
+    {.name = "dp2_ep2_tp2_bf16_latent", .dp = 2, .tp = 2, .ep = 2, .precision = Precision::bf16, .change = latent},
     {.name = "dp2_ep2_bf16", .dp = 2, .ep = 2, .precision = Precision::bf16},
     {.name = "dp2_ep2_tp2_bf16", .dp = 2, .tp = 2, .ep = 2, .precision = Precision::bf16, .change = deepseek},
 };

@@ -44,6 +44,7 @@ TEST(OptimizerConfigTest, RefusesWhatDoesNotFit) {
   expect_optimizer_refused("name = \"sgd\"\nbetas = [0.9, 0.9]", "not of sgd");
   expect_optimizer_refused("name = \"sgd\"\nmomentum = 1.0", "momentum");
   expect_optimizer_refused("name = \"lion\"\neps = 1e-8", "not of lion");
+  expect_optimizer_refused("schedule = \"constant\"\nmin_lr = 0.0", "a constant rate never falls");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ const char* const kBeside[] = {
     "[optimizer]\nname = \"muon\"\n",
     "[optimizer]\nschedule = \"wsd\"\n",
     "[lora]\nalpha = 16\n",
+    "[mesh]\noffload_optimizer = \"disk\"\n",
     "[preference]\nbeta = 0.2\n",
     "[preference]\nmethod = \"kto\"\n",
     "[rl]\nmethod = \"grpo\"\n",
@@ -118,6 +119,17 @@ TEST(RecipeReferenceTest, DefaultsAreWrittenShort) {
   EXPECT_EQ(read_recipe(again).model.norm_eps, recipe.model.norm_eps);
   for (const auto& [key, value] : Known().defaults)
     EXPECT_EQ(value.find("99999"), std::string::npos) << key << " = " << value;
+}
+
+// A resolved recipe is read again as it is, whatever it leaves out; one that says what is offloaded may say where to.
+TEST(RecipeReferenceTest, WhatIsResolvedIsTaken) {
+  for (const char* const more :
+       {"[optimizer]\nschedule = \"constant\"\n", "[mesh]\noffload_optimizer = \"none\"\noffload_dir = \"far\"\n",
+        "[mesh]\noffload_optimizer = \"disk\"\noffload_dir = \"far\"\n", "[log]\ntrace_steps = [1000, 1002]\n"}) {
+    Toml toml = Toml::parse(fmt::format("{}[data]\ntrain = \"x\"\n[train]\nglobal_batch = 8\n", more), "recipe.toml");
+    Toml again = Toml::parse(read_recipe(toml).text, "again.toml");
+    EXPECT_NO_THROW(read_recipe(again)) << more;
+  }
 }
 
 }  // namespace

@@ -45,6 +45,18 @@ inline void overwrite(Trainer& trainer, const std::string& name, float value) {
       }
 }
 
+// Every token chooses the first experts. Collective.
+inline void zero_routers(Trainer& trainer) {
+  for (const Owned& o : trainer.optimizer().owned())
+    for (const Piece& piece : o.pieces)
+      if (piece.param->name.ends_with(".router.weight")) {
+        const Near near(o, Access::write);
+        visit_wide(trainer.context(), o, piece.offset, piece.count, true, true,
+                   [](const Tensor& weight, int64_t) { std::fill_n(weight.data<float>(), weight.numel(), 0.f); });
+      }
+  trainer.weights_changed();
+}
+
 // Saves and waits until it is done. Collective.
 inline std::string save_now(SavedRun& saved, const Trainer& trainer, CheckpointStore& store) {
   CheckpointSaver saver(trainer.mesh().world(), store);

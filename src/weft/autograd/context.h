@@ -28,6 +28,7 @@ struct Context {
   OpObserver* observer = nullptr;
   SavedInputs* saved_inputs = nullptr;     // where recomputed functions leave their inputs; null: in the tape
   std::atomic<uint64_t>* pulse = nullptr;  // counts the ops, where somebody watches that this rank is alive
+  double expert_load = 1;                  // without data: what the experts of this rank take, times their even share
 
   Tensor empty(DType dtype, Shape shape) { return stream.allocator().empty(dtype, shape); }
   Tensor empty_like(const Tensor& x) { return empty(x.dtype(), x.shape()); }

@@ -20,4 +20,12 @@ inline std::string excerpt(std::string_view text, size_t longest = 200) {
   return is_cut ? shown + "..." : shown;
 }
 
+// The same of its end.
+inline std::string excerpt_of_end(std::string_view text, size_t longest = 200) {
+  if (text.size() <= longest) return excerpt(text, longest);
+  text = text.substr(text.size() - longest);
+  while (!text.empty() && (text.front() & 0xC0) == 0x80) text.remove_prefix(1);
+  return "..." + excerpt(text, longest);
+}
+
 }  // namespace weft

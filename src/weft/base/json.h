@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/base/function_ref.h"
 
 namespace weft {
@@ -35,8 +36,18 @@ std::string to_json_text(const nlohmann::json& value, int indent = -1);
 
 class JsonDocument;
 
-// A value inside a JsonDocument, which must outlive it. A getter of the wrong type throws Error naming the source,
-// the place ("model.layers[3].name"), what was expected and what is there.
+// What is wrong with the value at `path`.
+class JsonValueError : public Error {
+ public:
+  JsonValueError(std::string path, std::string message) : Error(std::move(message)), path_(std::move(path)) {}
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// A value inside a JsonDocument, which must outlive it. A getter of the wrong type throws JsonValueError naming
+// the source, the place ("model.layers[3].name"), what was expected and what is there.
 class JsonView {
  public:
   bool is_null() const;
@@ -50,7 +61,7 @@ class JsonView {
   bool has(std::string_view key) const;             // present and not null
   JsonView operator[](std::string_view key) const;  // a null view when absent
   JsonView operator[](const char* key) const { return (*this)[std::string_view(key)]; }
-  JsonView at(std::string_view key) const;  // Error when absent
+  JsonView at(std::string_view key) const;  // JsonValueError when absent
   JsonView at(int64_t index) const;
   std::vector<std::string> keys() const;  // sorted
 

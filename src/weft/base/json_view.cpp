@@ -1,7 +1,6 @@
 // Typed getters over a parsed document.
 #include <nlohmann/json.hpp>
 
-#include "weft/base/error.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
 #include "weft/base/nearest.h"
@@ -37,8 +36,8 @@ bool JsonView::is_bool() const { return value_->is_boolean(); }
 const std::string& JsonView::source() const { return document_->source(); }
 
 void JsonView::wrong_type(std::string_view expected) const {
-  throw Error("{}: {} must be {}, but it is {}", document_->source(), path_.empty() ? "the outermost value" : path_,
-              expected, excerpt(*value_));
+  throw JsonValueError(path_, fmt::format("{}: {} must be {}, but it is {}", document_->source(),
+                                          path_.empty() ? "the outermost value" : path_, expected, excerpt(*value_)));
 }
 
 int64_t JsonView::size() const {
@@ -58,7 +57,8 @@ JsonView JsonView::operator[](std::string_view key) const {
 JsonView JsonView::at(std::string_view key) const {
   const JsonView value = (*this)[key];
   if (!value_->contains(key)) {
-    throw Error("{}: {} is missing{}", document_->source(), value.path_, did_you_mean(key, keys()));
+    throw JsonValueError(
+        value.path_, fmt::format("{}: {} is missing{}", document_->source(), value.path_, did_you_mean(key, keys())));
   }
   return value;
 }
@@ -66,7 +66,8 @@ JsonView JsonView::at(std::string_view key) const {
 JsonView JsonView::at(int64_t index) const {
   if (!is_array()) wrong_type("an array");
   if (index < 0 || index >= size()) {
-    throw Error("{}: {}[{}] is missing, the array has {}", document_->source(), path_, index, size());
+    throw JsonValueError(
+        path_, fmt::format("{}: {}[{}] is missing, the array has {}", document_->source(), path_, index, size()));
   }
   return {*document_, (*value_)[size_t(index)], fmt::format("{}[{}]", path_, index)};
 }

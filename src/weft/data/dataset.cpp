@@ -35,7 +35,7 @@ void build(FileSystem& fs, const TextFiles& sources, const Tokenizer& tokenizer,
            std::string_view key, TextMeter& meter) {
   TokenFileWriter writer(fs, path, tokenizer);
   std::vector<int32_t> ids;
-  int64_t skipped = 0;
+  int64_t skipped = 0, bytes = 0;
   for (const TextFile& source : sources.files) {
     writer.begin_document();
     bool continues = false;
@@ -47,11 +47,11 @@ void build(FileSystem& fs, const TextFiles& sources, const Tokenizer& tokenizer,
           continues = true;
           writer.append(ids);
         });
-    skipped += is_text ? 0 : 1;
+    is_text ? bytes += int64_t(source.bytes) : ++skipped;
   }
   if (writer.num_tokens() == 0)
     throw UsageError("{}: its {} files hold no text ({} are binary)", key, sources.files.size(), skipped);
-  writer.finish(sources.total_bytes, skipped);
+  writer.finish(bytes, skipped);
 }
 
 // A token file's name in the cache: what it was built from, and by what.

@@ -124,6 +124,8 @@ MoeConfig moe_config(const ModelConfig& c) {
           .has_biases = c.expert_bias,
           .hidden = c.hidden,
           .ffn = c.expert_ffn,
+          .latent_dim = c.expert_latent_dim,
+          .has_latent_biases = c.has_mlp_bias(),
           .shared = mlp_config(c, c.shared_experts * c.expert_ffn),
           .has_shared_gate = c.shared_gate,
           .norms = c.experts_beside_dense ? std::optional(norm_config(c)) : std::nullopt,

@@ -57,6 +57,7 @@ class Block {
     if (input_) input_->each_norm(visit);
   }
   RouterBias* router_bias() { return moe_ ? moe_->router_bias() : nullptr; }
+  ExpertUse* expert_use() { return moe_ ? &moe_->expert_use() : nullptr; }
 
  private:
   static void each_norm_of(std::optional<Norm>& before, std::optional<Norm>& after, auto&& visit) {

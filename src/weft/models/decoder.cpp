@@ -205,6 +205,14 @@ std::vector<RouterBias*> Decoder::router_biases() {
   return all;
 }
 
+std::vector<ExpertUse*> Decoder::expert_uses() {
+  std::vector<ExpertUse*> all;
+  each_layer([&](auto& layer) {
+    if (ExpertUse* const use = layer.expert_use()) all.push_back(use);
+  });
+  return all;
+}
+
 std::vector<Param*> Decoder::params() {
   std::vector<Param*> all;
   for (const auto& group : param_groups()) all.insert(all.end(), group.begin(), group.end());

@@ -83,6 +83,8 @@ class Decoder {
   std::vector<std::vector<Param*>> param_groups();
   // What is kept beside the parameters, and saved with them: the biases of routers, by layer.
   std::vector<RouterBias*> router_biases();
+  // How training uses experts, by layer with such.
+  std::vector<ExpertUse*> expert_uses();
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:

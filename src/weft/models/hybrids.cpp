@@ -1,5 +1,6 @@
 // The hybrids' defaults and shapes. Sources: IBM, "Granite 4.0", 2025; NVIDIA, "Nemotron-H", 2025, "Nemotron Nano 2",
-// 2025, and "Nemotron 3 Nano", 2025; Liquid AI, "LFM2 Technical Report", 2025.
+// 2025, "Nemotron 3 Nano", 2025, and the config.json of Nemotron 3 Super, 2026; Liquid AI, "LFM2 Technical Report",
+// 2025.
 #include "weft/models/hybrids.h"
 
 #include <string_view>
@@ -55,6 +56,18 @@ ModelConfig nemotron_3_nano() {
   return c;
 }
 
+// Of its part behind the last layer, which predicts a token further on, nothing is here: that has both kinds of
+// layers.
+ModelConfig nemotron_3_super() {
+  ModelConfig c =
+      nemotron_h("MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME");
+  c.hidden = 4096, c.heads = 32, c.kv_heads = 2, c.ffn = 2688, c.context = 262144;
+  c.state_heads = 128, c.state_value_dim = 64;
+  c.experts = 512, c.experts_per_token = 22, c.expert_ffn = 2688, c.expert_latent_dim = 1024, c.shared_experts = 2;
+  c.routed_scale = 5;
+  return c;
+}
+
 // LFM2: gated convolutions, and every few layers one that attends.
 ModelConfig lfm2(const char* family) {
   ModelConfig c;
@@ -87,7 +100,9 @@ const std::vector<Family>& hybrid_families() {
   static const std::vector<Family> families{
       {granite(), {}},
       {nemotron_h(),
-       {{"nemotron-nano-9b-v2", nemotron_nano_9b_v2()}, {"nemotron-3-nano-30b-a3b", nemotron_3_nano()}}},
+       {{"nemotron-nano-9b-v2", nemotron_nano_9b_v2()},
+        {"nemotron-3-nano-30b-a3b", nemotron_3_nano()},
+        {"nemotron-3-super-120b-a12b", nemotron_3_super()}}},
       {lfm2("lfm2"), {{"lfm2-1.2b", of_lfm2_shape(lfm2("lfm2"), 16, 8192, {2, 5, 8, 10, 12, 14})}}},
       {lfm2_moe(), {{"lfm2-8b-a1b", lfm2_8b_a1b()}}}};
   return families;

@@ -26,6 +26,7 @@ void complete_experts(ModelConfig& c) {
                      c.experts_per_token, c.experts, kMostExpertsPerToken);
   if (c.expert_ffn == 0) c.expert_ffn = c.ffn;
   require_positive("expert_ffn", c.expert_ffn);
+  if (c.expert_latent_dim != 0) require_positive("expert_latent_dim", c.expert_latent_dim);
   const auto not_negative = [](const char* key, double value) {
     if (!(value >= 0)) throw UsageError("model.{} = {}: write a number of at least 0", key, value);
   };
@@ -82,10 +83,11 @@ void complete_rope(ModelConfig& c) {
   if (s.kind != RopeScaling::Kind::longrope) return;
   for (const auto* factors : {&s.short_factors, &s.long_factors}) {
     if (int64_t(factors->size()) != c.global_turned_dim() / 2)
-      throw UsageError("model.rope_short_factors and rope_long_factors must have {} numbers each, one for each pair",
-                       c.global_turned_dim() / 2);
+      throw UsageError(
+          "model.rope_short_factors and model.rope_long_factors must have {} numbers each, one for each pair",
+          c.global_turned_dim() / 2);
     for (const double f : *factors)
-      if (!(f > 0)) throw UsageError("model.rope_short_factors and rope_long_factors: {} is not above 0", f);
+      if (!(f > 0)) throw UsageError("model.rope_short_factors and model.rope_long_factors: {} is not above 0", f);
   }
 }
 
@@ -244,6 +246,7 @@ LoraTargets targets_of(const ModelConfig& c) {
   if (c.state_rule == StateKind::convolution) targets &= LoraTargets(~(bit_of(state_gate) | bit_of(state_decay)));
   if (!c.shared_gate) targets &= LoraTargets(~bit_of(shared_gate));
   if (c.experts == 0) targets &= LoraTargets(~bit_of(router));
+  if (c.experts == 0 || c.expert_latent_dim == 0) targets &= LoraTargets(~(bit_of(latent_down) | bit_of(latent_up)));
   for (const auto& [dense, expert] : kKinds) {
     const bool is_there = dense != gate || c.is_gated, has_both = has_dense && c.experts > 0;
     const LoraTargets both = bit_of(dense) | bit_of(expert), named = bit_of(has_dense ? dense : expert);

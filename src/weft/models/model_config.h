@@ -142,9 +142,13 @@ struct ModelConfig {
   // Mixture of experts; see parallel/expert/gate.h for what the losses are.
   int64_t experts = 0;  // 0: every layer is dense
   int64_t experts_per_token = 2;
-  int64_t shared_experts = 0;      // see all tokens
-  bool shared_gate = false;        // what they give is multiplied by the sigmoid of a product with the token
-  int64_t expert_ffn = 0;          // of one expert; 0: ffn
+  int64_t shared_experts = 0;  // see all tokens
+  bool shared_gate = false;    // what they give is multiplied by the sigmoid of a product with the token
+  int64_t expert_ffn = 0;      // of one expert; 0: ffn
+  // Experts that are chosen read and write so many numbers of a token, which two projections make of the residual
+  // stream and add to it (NVIDIA, "Nemotron 3", 2025: LatentMoE); 0: all of it. Routers and shared experts see it
+  // all.
+  int64_t expert_latent_dim = 0;
   int64_t first_dense_layers = 0;  // the others have experts
   // A layer with experts has its dense part beside them. Each has norms of its own, before and behind it, as the
   // router has before it, and an expert's weight is multiplied by a learned factor. Source: Gemma 4, 2026.
@@ -169,6 +173,7 @@ struct ModelConfig {
   bool has_mlp(int64_t layer) const { return block != BlockKind::single || stands_in(mlp_layers, layer); }
   bool has_mixer(int64_t layer) const { return block != BlockKind::single || !stands_in(mlp_layers, layer); }
   bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers && has_mlp(layer); }
+  int64_t expert_dim() const { return expert_latent_dim ? expert_latent_dim : hidden; }  // what an expert reads
   bool has_router_bias() const { return router_bias || router_bias_rate > 0; }
   bool is_rotated(int64_t layer) const {
     return position == PositionKind::rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);

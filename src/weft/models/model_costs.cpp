@@ -99,9 +99,11 @@ int64_t ModelConfig::num_params() const {
   const Count of_each = Count(num_block_norms(block)) * one_norm + (layer_scale ? 1 : 0);
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
-  Count moe = h * experts + h * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
+  Count moe =
+      h * experts + Count(expert_dim()) * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
+  if (expert_latent_dim > 0) moe = moe + h * 2 * expert_latent_dim + (has_mlp_bias() ? h + expert_latent_dim : 0);
   if (shared_gate) moe = moe + h;
-  if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + hidden + 1);
+  if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + expert_dim() + 1);
   if (experts_beside_dense) moe = moe + Count(3) * one_norm + h + experts;
   if (mtp_layers > 0) rest = rest + h * 2 * hidden + (bias ? hidden : 0) + Count(3) * one_norm;
   const Count wide = count_layers([&](int64_t i) { return has_dense(i) && ffn_of(i) != ffn; });
@@ -145,12 +147,16 @@ int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
   const int64_t dense = c.has_dense(layer)     ? c.ffn_of(layer)
                         : c.has_experts(layer) ? c.shared_experts * c.expert_ffn
                                                : 0;
-  const auto add_mlp = [&](std::array<LoraTarget, 3> targets, int64_t count, int64_t ffn) {
-    for (const LoraTarget inwards : {targets[0], targets[1]}) all.push_back({inwards, count, c.hidden, ffn});
-    all.push_back({targets[2], count, ffn, c.hidden});
+  const auto add_mlp = [&](std::array<LoraTarget, 3> targets, int64_t count, int64_t width, int64_t ffn) {
+    for (const LoraTarget inwards : {targets[0], targets[1]}) all.push_back({inwards, count, width, ffn});
+    all.push_back({targets[2], count, ffn, width});
   };
-  if (dense > 0) add_mlp({gate, up, down}, 1, dense);
-  if (c.has_experts(layer)) add_mlp({expert_gate, expert_up, expert_down}, experts, c.expert_ffn);
+  if (dense > 0) add_mlp({gate, up, down}, 1, c.hidden, dense);
+  if (c.has_experts(layer)) add_mlp({expert_gate, expert_up, expert_down}, experts, c.expert_dim(), c.expert_ffn);
+  if (c.has_experts(layer) && c.expert_latent_dim > 0) {
+    all.push_back({latent_down, 1, c.hidden, c.expert_latent_dim});
+    all.push_back({latent_up, 1, c.expert_latent_dim, c.hidden});
+  }
   if (c.has_experts(layer)) all.push_back({router, 1, c.hidden, c.experts});
   if (c.has_experts(layer) && c.shared_gate) all.push_back({shared_gate, 1, c.hidden, 1});
   int64_t sum = 0;
@@ -205,13 +211,14 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const double h = double(c.hidden), scores = double(c.heads * (dim + value_dim));
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.
-  const int64_t width = (is_sparse ? (c.experts_per_token + c.shared_experts) * c.expert_ffn : 0) +
-                        (c.has_dense(layer) ? c.ffn_of(layer) : 0);
+  const int64_t width =
+      (is_sparse ? c.shared_experts * c.expert_ffn : 0) + (c.has_dense(layer) ? c.ffn_of(layer) : 0);
+  const int64_t chosen = is_sparse ? c.experts_per_token * c.expert_ffn : 0;
   const double inputs = 3 * h * double(c.layer_inputs);  // of a part of what all are made of, and its own two
   const double all_scores = c.attends(layer) ? scores * mean_keys(c, layer, seq_len) : 0;
   return {projections(c, layer) + all_scores,
-          (c.is_gated ? 3 : 2) * h * double(width) + inputs +
-              (is_sparse ? h * double(c.experts + (c.shared_gate ? 1 : 0)) : 0),
+          (c.is_gated ? 3 : 2) * (h * double(width) + double(c.expert_dim()) * double(chosen)) + inputs +
+              (is_sparse ? h * double(c.experts + 2 * c.expert_latent_dim + (c.shared_gate ? 1 : 0)) : 0),
           all_scores};
 }
 

@@ -159,7 +159,8 @@ class ModelFields {
     v.begin_group("experts", c.experts > 0);
     v.number("experts_per_token", c.experts_per_token), v.number("shared_experts", c.shared_experts);
     v.flag("shared_gate", c.shared_gate);
-    v.number("expert_ffn", c.expert_ffn), v.number("first_dense_layers", c.first_dense_layers);
+    v.number("expert_ffn", c.expert_ffn), v.number("expert_latent_dim", c.expert_latent_dim);
+    v.number("first_dense_layers", c.first_dense_layers);
     choice("router", kRouterNames, c.router);
     v.flag("experts_beside_dense", c.experts_beside_dense);
     v.flag("router_bias", c.router_bias), v.flag("expert_bias", c.expert_bias);

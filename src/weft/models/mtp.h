@@ -27,6 +27,7 @@ class Mtp {
     block_.each_norm(visit);
   }
   RouterBias* router_bias() { return block_.router_bias(); }
+  ExpertUse* expert_use() { return block_.expert_use(); }
 
  private:
   Norm embedding_norm_, hidden_norm_;

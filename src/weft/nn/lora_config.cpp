@@ -33,6 +33,8 @@ std::span<const Name> all_names() {
                                     {"expert_down", bit_of(expert_down)},
                                     {"router", bit_of(router)},
                                     {"shared_gate", bit_of(shared_gate)},
+                                    {"latent_down", bit_of(latent_down)},
+                                    {"latent_up", bit_of(latent_up)},
                                     {"state_qkv", bit_of(state_inputs)},
                                     {"state_gate", bit_of(state_gate)},
                                     {"state_o", bit_of(state_output)},

@@ -7,8 +7,9 @@
 
 namespace weft {
 
-// Of attention, of feed-forward parts that all tokens pass, of experts, of their router and of the gate of shared
-// ones, and of layers with states, whose inputs are its queries, keys and values.
+// Of attention, of feed-forward parts that all tokens pass, of experts, of their router, of the gate of shared ones
+// and of what others read and write in place of the residual stream, and of layers with states, whose inputs are its
+// queries, keys and values.
 enum class LoraTarget : uint8_t {
   query,
   key,
@@ -22,6 +23,8 @@ enum class LoraTarget : uint8_t {
   expert_down,
   router,
   shared_gate,
+  latent_down,
+  latent_up,
   state_inputs,
   state_gate,
   state_output,
@@ -61,8 +64,8 @@ inline bool is_adapter(std::string_view param) {
 }
 
 // "q", "k", "v", "o", "gate", "up", "down"; of the latter, those of experts alone, "expert_gate" ..., or without
-// them, "dense_gate" ...; "router"; "shared_gate"; "state_qkv", "state_gate", "state_o", "state_decay", "state_beta";
-// or "all-linear" for all of them. An unknown one throws UsageError naming the key.
+// them, "dense_gate" ...; "router"; "shared_gate"; "latent_down", "latent_up"; "state_qkv", "state_gate", "state_o",
+// "state_decay", "state_beta"; or "all-linear" for all of them. An unknown one throws UsageError naming the key.
 LoraTargets lora_targets(const std::vector<std::string>& names);
 std::vector<std::string> lora_target_names(const LoraConfig& config);
 

@@ -1,4 +1,4 @@
-// Moe: router, dispatch, experts, combine.
+// Moe: router, dispatch, experts, combine; around the last three the way to latent rows and back.
 #include "weft/nn/moe.h"
 
 #include <algorithm>
@@ -37,6 +37,22 @@ LinearConfig chooser(const MoeConfig& c, const TensorParallel& tensor, int64_t o
           .adapter = adapter_of(c.lora, target)};
 }
 
+// To what experts read of a token, and from what they write. Every rank of the tensor group holds all of both: the
+// rows that a rank's parts of experts give are parts of a sum, and so is what a projection makes of them. Nothing is
+// then sent but the sum at the end of the region, which shared experts need too; cut projections would send every
+// token's latent row twice more. Copies of tokens travel to experts as latent rows.
+LinearConfig latent_projection(const MoeConfig& c, const TensorParallel& tensor, bool is_down) {
+  return {.in = is_down ? c.hidden : c.latent_dim,
+          .out = is_down ? c.latent_dim : c.hidden,
+          .has_bias = c.has_latent_biases,
+          .init_std = is_down ? c.init_std : c.output_init_std,
+          .is_first = is_down || tensor.rank() == 0,
+          .is_shared = tensor.size() > 1,
+          .is_first_holder = tensor.rank() == 0,
+          .adapter = adapter_of(c.lora, is_down ? LoraTarget::latent_down : LoraTarget::latent_up),
+          .base = c.lora.base};
+}
+
 }  // namespace
 
 Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition)
@@ -46,15 +62,20 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
       rows_(unless_alone(partition.context)),
       dropout_site_(name_hash(name)),
       router_(name + ".router", chooser(c, tensor_, c.gate.experts, LoraTarget::router)),
-      up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.hidden}, 1, partition), c.has_biases,
+      up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.expert_dim()}, 1, partition), c.has_biases,
           c.init_std, c.lora.base, adapter_of(c.lora, LoraTarget::expert_up), false, true),
-      down_(name + ".experts.down", expert_weight({c.gate.experts, c.hidden, c.ffn}, 2, partition), c.has_biases,
-            c.output_init_std, c.lora.base, adapter_of(c.lora, LoraTarget::expert_down), tensor_.size() > 1,
-            tensor_.rank() == 0) {
+      down_(name + ".experts.down", expert_weight({c.gate.experts, c.expert_dim(), c.ffn}, 2, partition),
+            c.has_biases, c.latent_dim > 0 ? c.init_std : c.output_init_std, c.lora.base,
+            adapter_of(c.lora, LoraTarget::expert_down), tensor_.size() > 1, tensor_.rank() == 0),
+      use_(c.gate.experts) {
   if (c.is_gated)
     gate_.emplace(name + ".experts.gate", up_.weight().placement, c.has_biases, c.init_std, c.lora.base,
                   adapter_of(c.lora, LoraTarget::expert_gate), false, true);
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
+  if (c.latent_dim > 0) {
+    latent_down_.emplace(name + ".latent_down", latent_projection(c, tensor_, true));
+    latent_up_.emplace(name + ".latent_up", latent_projection(c, tensor_, false));
+  }
   if (c.shared.ffn > 0) shared_.emplace(name + ".shared", c.shared, partition);
   if (c.has_shared_gate) shared_gate_.emplace(name + ".shared_gate", chooser(c, tensor_, 1, LoraTarget::shared_gate));
   if (c.has_biases)
@@ -108,6 +129,7 @@ Var Moe::shared_experts(const Var& x, const Pass& pass, bool stays_on_device) {
              .experts = nullptr,
              .rows = nullptr,
              .bias = nullptr,
+             .use = nullptr,
              .factors = nullptr,
              .loss_scale = 0,
              .stays_on_device = stays_on_device},
@@ -144,12 +166,14 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .experts = experts_,
                                    .rows = rows_,
                                    .bias = router_bias(),
+                                   .use = pass.is_training ? &use_ : nullptr,
                                    .factors = expert_factors_ ? &*expert_factors_ : nullptr,
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
                                    .stays_on_device = is_on_device},
                             scores(seen, pass));
-  const Var rows = apply(context, DispatchOp{experts_, route}, x);
+  const Var rows = apply(context, DispatchOp{experts_, route}, latent_down_ ? (*latent_down_)(x, pass) : x);
   Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
+  if (latent_up_) y = (*latent_up_)(y, pass);
   if (shared_) y = y + shared_experts(x, pass, is_on_device);
   Var out = tensor_.leave(y);
   if (post_norm_) out = (*post_norm_)(out);

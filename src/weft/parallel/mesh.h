@@ -14,7 +14,7 @@ struct MeshShape {
   int dp() const { return replicate * shard; }
   int size() const { return pp * dp() * cp * tp; }
   // The first rank of the last stage: the one that says what came of a pass.
-  int speaker() const { return size() - size() / pp; }
+  int driver() const { return size() - size() / pp; }
   bool operator==(const MeshShape&) const = default;
 };
 
@@ -35,7 +35,7 @@ class Mesh {
   // Which rows of the batch are this rank's: in [0, shape().dp()).
   int data_rank() const { return place_.replicate * shape_.shard + place_.shard; }
 
-  bool is_speaker() const { return world_.rank() == shape_.speaker(); }
+  bool is_driver() const { return world_.rank() == shape_.driver(); }
 
   Communicator& world() const { return world_; }
   Communicator& pp() const { return *pp_; }

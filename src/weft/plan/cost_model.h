@@ -17,6 +17,7 @@ struct Stack {
   double attention = 1;               // times the shares of Hardware::attention_forward and _backward
   bool has_narrow_heads = true;       // heads narrower than 128 take more than their share
   double visible = 1;                 // share of the pairs of a row that packed documents leave
+  double expert_load = 1;             // rows of the rank whose experts are the busiest, times an even share
   bool has_balanced_context = true;   // false: ring attention over parts of the row in order; the last sees all keys
   bool has_epilogues = true;          // false: activations are kernels of their own
   int whole_logits = 0;               // columns of logits on a rank, where those of a micro-batch are made at once

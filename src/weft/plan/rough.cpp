@@ -141,7 +141,8 @@ RoughPlanner::Probe RoughPlanner::measure_alike(const Recipe& recipe) const {
       if (teacher)
         teacher->layers = std::max<int64_t>(
             1, std::llround(double(teacher_->layers) * double(r.model.layers) / double(recipe.model.layers)));
-      const std::vector<StepTrace> traces = {trace_step(r, 0, {.teacher = teacher ? &*teacher : nullptr})};
+      const std::vector<StepTrace> traces = {
+          trace_step(r, 0, {.teacher = teacher ? &*teacher : nullptr, .expert_load = stack_.expert_load})};
       seconds[layers][batches] = simulate(traces, costs).step_s;
       peak[layers] = double(traces[0].peak.split.total()), state[layers] = double(traces[0].state_bytes);
     }

@@ -18,7 +18,7 @@ struct Ranks {
 
   // Of the largest step.
   std::vector<ServedMemory> memory(const ServeRequest& q) const {
-    const int64_t each = 1 + q.num_guesses();
+    const int64_t each = 1 + q.num_draft_tokens();
     const int64_t running = std::min(q.max_running, std::max<int64_t>(q.tokens_per_step / each, 1));
     const int64_t left = q.tokens_per_step - running * each;
     std::vector<AlikeRows> rows{{.sequences = running, .rows = each, .wanted = each}};
@@ -51,13 +51,13 @@ struct Ranks {
     return longest;
   }
 
-  // Of all guesses of a step: those of a draft one after the other; or the model's own part over the rows of the step
-  // before, and a row of each for every further guess.
-  double guesses_s(const ServeRequest& q, const AlikeRows& token, const CostModel& costs) const {
-    const auto guesses = double(q.num_guesses());
+  // Of all draft tokens of a step: those of a draft one after the other; or the model's own part over the rows of the
+  // step before, and a row of each for every further draft token.
+  double drafts_s(const ServeRequest& q, const AlikeRows& token, const CostModel& costs) const {
+    const auto draft_tokens = double(q.num_draft_tokens());
     if (q.draft_model()) {
       const CostModel alone(q.cluster.hardware, {}, q.stack);
-      return guesses * time_of(trace_step(draft, {&token, 1}), alone).step_s;
+      return draft_tokens * time_of(trace_step(draft, {&token, 1}), alone).step_s;
     }
     const auto prediction_s = [&](int64_t each) {
       AlikeRows rows = token;
@@ -65,7 +65,7 @@ struct Ranks {
       trace_step(along_context.front(), {&rows, 1});
       return time_of(trace_prediction(along_context.front()), costs).step_s;
     };
-    return prediction_s(1 + q.num_guesses()) + (guesses - 1) * prediction_s(1);
+    return prediction_s(1 + q.num_draft_tokens()) + (draft_tokens - 1) * prediction_s(1);
   }
 };
 
@@ -101,14 +101,15 @@ class Planner {
   int64_t longest() const { return q_.input_len + q_.output_len; }
   int64_t blocks_of(int64_t tokens) const { return ceil_div(tokens, q_.block_tokens); }
   int64_t half_way() const { return q_.input_len + q_.output_len / 2; }
-  int64_t guesses() const { return q_.num_guesses(); }
+  int64_t draft_tokens() const { return q_.num_draft_tokens(); }
 
   // As a server shares what is left beside the weights, on the stage that has least.
   StateShares share_room() const {
     StateShares least{.running = q_.max_running, .kept = INT64_MAX};
     for (const ServedMemory& m : plan_.stages) {
       const double room = plan_.capacity_bytes - double(m.total() - m.cache - m.states);
-      const StateShares here = share_states(m.states, int64_t(std::max(room, 0.0)), q_.max_running, guesses(), true);
+      const StateShares here =
+          share_states(m.states, int64_t(std::max(room, 0.0)), q_.max_running, draft_tokens(), true);
       least.running = std::min(least.running, here.running), least.kept = std::min(least.kept, here.kept);
     }
     return least;
@@ -179,16 +180,17 @@ class Planner {
     b.loaded = time(rows);
     b.loaded_tokens_per_s = b.loaded_batch * plan_.replicas / b.loaded.step_s;
     plan_.batches.push_back(b);
-    if (q_.draft && batch * (1 + guesses()) <= q_.tokens_per_step) add_speculation(b);
+    if (q_.draft && batch * (1 + draft_tokens()) <= q_.tokens_per_step) add_speculation(b);
   }
 
   void add_speculation(const ServeBatch& b) {
     const DraftPlan& d = *q_.draft;
     Speculation s{.batch = b.batch};
-    s.draft_s = ranks_.guesses_s(q_, {.sequences = b.batch, .first = half_way()}, costs_);
+    s.draft_s = ranks_.drafts_s(q_, {.sequences = b.batch, .first = half_way()}, costs_);
     s.verify_s =
-        time({{.sequences = b.batch, .rows = 1 + d.guesses, .first = half_way(), .wanted = 1 + d.guesses}}).step_s;
-    const double n = double(d.guesses + 1), a = d.acceptance;
+        time({{.sequences = b.batch, .rows = 1 + d.draft_tokens, .first = half_way(), .wanted = 1 + d.draft_tokens}})
+            .step_s;
+    const double n = double(d.draft_tokens + 1), a = d.acceptance;
     s.tokens_per_step = a < 1 ? (1 - std::pow(a, n)) / (1 - a) : n;
     s.gain = s.tokens_per_step * b.step.step_s / (s.draft_s + s.verify_s);
     plan_.speculation.push_back(s);

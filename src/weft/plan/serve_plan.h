@@ -9,11 +9,11 @@
 
 namespace weft::plan {
 
-// What guesses `guesses` tokens a step, of which the first comes true with probability `acceptance`, and each next
+// What drafts `tokens` tokens a step, of which the first is accepted with probability `acceptance`, and each next
 // one behind those that did likewise.
 struct DraftPlan {
   std::optional<ServedModel> model;  // none: the served model's own part for that (ModelConfig::mtp_layers)
-  int64_t guesses = 4;
+  int64_t draft_tokens = 4;
   double acceptance = 0.7;
 };
 
@@ -27,7 +27,7 @@ struct ServeRequest {
   int64_t tokens_per_step = 2048, max_running = 256;
   bool packs_weights = false;  // as the CPU's products like them
   std::optional<DraftPlan> draft;
-  int64_t guesses_without_draft = 0;  // in one step, from what a text said before
+  int64_t drafts_without_model = 0;  // in one step, from what a text said before
   RowFormat kv_format_of(const ServedModel& m) const { return kv_format.value_or(RowFormat{m.dtype}); }
   const ServedModel* draft_model() const { return draft && draft->model ? &*draft->model : nullptr; }
   // As the large one's are.
@@ -35,7 +35,7 @@ struct ServeRequest {
     model.blocks = blocks;
     if (draft && draft->model) draft->model->blocks = blocks;
   }
-  int64_t num_guesses() const { return draft ? draft->guesses : guesses_without_draft; }
+  int64_t num_draft_tokens() const { return draft ? draft->draft_tokens : drafts_without_model; }
 };
 
 // A step in which `batch` answers get a token each.
@@ -53,7 +53,7 @@ struct ServeBatch {
 // Of one replica. Source: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", 2023.
 struct Speculation {
   int64_t batch = 0;
-  double draft_s = 0, verify_s = 0;  // all guesses of a step; the large model's step over them
+  double draft_s = 0, verify_s = 0;  // all draft tokens of a step; the large model's step over them
   double tokens_per_step = 0;        // expected, of an answer
   double gain = 0;                   // times as fast as a token a step
 };
@@ -71,7 +71,7 @@ struct ServePlan {
   double ttft_s = 0;                     // of a prompt alone: until its first token
   ServeTime prefill;                     // all of its steps
   std::vector<ServeBatch> batches;       // 1, 2, 4, ... and as many as fit
-  std::vector<Speculation> speculation;  // likewise, where a step has room for the guesses
+  std::vector<Speculation> speculation;  // likewise, where a step has room for the draft tokens
 
   bool fits() const { return missing_bytes <= 0; }
   int num_devices() const { return mesh.size() * replicas; }

@@ -76,7 +76,7 @@ StepTrace ServedRank::step(std::span<const AlikeRows> rows) {
       for (int32_t& block : blocks) block = int32_t(next++ % runner_.cache().num_blocks());
       const auto state = int32_t(sequence++ % states);
       runs.clear();
-      for (int64_t at = 0; at < r.rows;) {  // of guesses, whose logits are wanted, each leaves a state
+      for (int64_t at = 0; at < r.rows;) {  // of draft tokens, whose logits are wanted, each leaves a state
         const int64_t end = r.wanted == r.rows ? at + 1 : r.rows;
         runs.push_back({int32_t(at), int32_t(end), r.first + at > 0 ? state : -1, state});
         at = end;

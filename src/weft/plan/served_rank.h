@@ -53,7 +53,7 @@ class ServedRank {
   ServedRank(const ServedModel& model, const MeshShape& mesh, int rank, const CacheShape& cache,
              bool packs_weights = false);
 
-  // As the rank that speaks or as one that follows: both do the same.
+  // As the driver or as one that follows: both do the same.
   StepTrace step(std::span<const AlikeRows> rows);
   // The pass behind it of a part that predicts a token further on, over the same rows.
   StepTrace predict();

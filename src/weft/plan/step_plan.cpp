@@ -28,10 +28,13 @@ MemoryCurve curve_of(const StepTrace& trace, const std::vector<double>& event_s,
   return curve;
 }
 
-Played play(const Recipe& recipe, const CostModel& costs, bool has_spans, const ModelConfig* teacher) {
+Played play(const Recipe& recipe, const CostModel& costs, bool has_spans, const PlanOptions& o) {
   Played p;
   p.accumulation = recipe.train.accumulation;
-  p.traces = trace_stages(recipe, {.has_memory = has_spans, .packs_weights = costs.is_shared(), .teacher = teacher});
+  p.traces = trace_stages(recipe, {.has_memory = has_spans,
+                                   .packs_weights = costs.is_shared(),
+                                   .teacher = o.teacher,
+                                   .expert_load = o.stack.expert_load});
   p.simulation = simulate(p.traces, costs, has_spans);
   for (size_t r = 0; r < p.traces.size(); ++r) {
     StepTrace& t = p.traces[r];
@@ -51,9 +54,9 @@ void go_on(const ContinuedStep& step, TimeSplit& later, const TimeSplit& earlier
 
 Played play_all(const Recipe& recipe, const CostModel& costs, const PlanOptions& o) {
   const ContinuedStep step(recipe);
-  if (step.is_whole()) return play(recipe, costs, o.has_spans, o.teacher);
-  const Played earlier = play(with_accumulation(recipe, step.earlier), costs, false, o.teacher);
-  Played later = play(with_accumulation(recipe, step.later), costs, o.has_spans, o.teacher);
+  if (step.is_whole()) return play(recipe, costs, o.has_spans, o);
+  const Played earlier = play(with_accumulation(recipe, step.earlier), costs, false, o);
+  Played later = play(with_accumulation(recipe, step.later), costs, o.has_spans, o);
   Simulation& s = later.simulation;
   s.step_s = step(s.step_s, earlier.simulation.step_s);
   for (size_t r = 0; r < s.ranks.size(); ++r) {

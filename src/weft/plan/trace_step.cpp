@@ -35,7 +35,7 @@ StepTrace trace_step(const Recipe& recipe, int rank, const TraceOptions& options
   ThreadTeam team(1);
   Allocator memory(Device::meta);
   RecordedStream stream(team, memory, trace.events);
-  Context context{.kernels = kernels, .stream = stream};
+  Context context{.kernels = kernels, .stream = stream, .expert_load = options.expert_load};
   const auto world = make_trace_communicator(rank, recipe.mesh.size());
   world->set_observer([&](const CommEvent& event) { record(stream, event); });
   const EqualRows batches(recipe);

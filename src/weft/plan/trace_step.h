@@ -10,6 +10,7 @@ struct TraceOptions {
   bool has_memory = false;               // what is held over time, too
   bool packs_weights = false;            // count the copies of weights that the CPU's matrix products keep
   const ModelConfig* teacher = nullptr;  // of distill.teacher; null: it is left out
+  double expert_load = 1;                // Context's
 };
 
 // The second step of the trainer, which is as all later ones. The recipe's model must be complete. Nothing is

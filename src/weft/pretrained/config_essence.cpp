@@ -36,7 +36,8 @@ ModelConfig essence(ModelConfig c) {
   if (c.local_rope_theta == c.rope_theta && c.rope_scaling.kind == RopeScaling::Kind::none) c.local_rope_theta = 0;
   if (c.experts == 0) {
     c.experts_per_token = neutral.experts_per_token, c.shared_experts = neutral.shared_experts;
-    c.expert_ffn = neutral.expert_ffn, c.first_dense_layers = neutral.first_dense_layers;
+    c.expert_ffn = neutral.expert_ffn, c.expert_latent_dim = neutral.expert_latent_dim;
+    c.first_dense_layers = neutral.first_dense_layers;
     c.router = neutral.router, c.router_bias = neutral.router_bias;
     c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
     c.expert_bias = neutral.expert_bias, c.shared_gate = neutral.shared_gate;

@@ -116,6 +116,9 @@ std::string config_text(const ModelSource& source, const HfText& written, DType 
   json.erase("dtype");                // what newer versions write in place of torch_dtype
   json.erase("quantization_config");  // what was codes is written as floats
   json["torch_dtype"] = torch_name_of(dtype);
+  // Of a part that predicts a token further on and is left out, other programs would look for the tensors.
+  if (const char* const key = written.family->mtp_key; source.config().mtp_layers == 0 && json.contains(key))
+    json[key] = 0;
   if (codes) json["quantization_config"] = codes->quantization_config();
   return to_json_text(json, 2) + "\n";
 }

@@ -42,8 +42,8 @@ class ForwardModel {
   // Ranks of the last stage have what comes of a pass.
   bool has_result() const { return stages_.is_last(); }
   // Of these, one, and its rank in the world.
-  int speaker() const { return mesh_.shape().speaker(); }
-  bool is_speaker() const { return mesh_.is_speaker(); }
+  int driver() const { return mesh_.shape().driver(); }
+  bool is_driver() const { return mesh_.is_driver(); }
 
   // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
   // the last stage, empty on the others. Valid until the next call.
@@ -69,7 +69,7 @@ class ForwardModel {
   BeforeHead before_head(const Pass& pass);
   // Gives back the memory of results, which is kept for the next call.
   void drop_results() { chosen_ = logits_ = chosen_hidden_ = kept_ = left_ = {}; }
-  // The sum of the cross-entropies of `targets` (-1 ignored) on the speaker of this rank's dp index; else 0.
+  // The sum of the cross-entropies of `targets` (-1 ignored) on the driver of this rank's dp index; else 0.
   double loss(const Pass& pass, const int32_t* targets);
   // What the last stage chose, on every rank.
   int32_t share(int32_t token) { return stages_.share(context_, token); }

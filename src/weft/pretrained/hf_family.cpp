@@ -36,11 +36,13 @@ const HfFamily& family_of(const JsonView& json, const std::string& source) {
 // Of weft's names of fields those that config.json has under other names.
 class KeysOfFile {
  public:
-  explicit KeysOfFile(const HfFields& fields) : fields_(fields) {}
+  KeysOfFile(const HfFields& fields, const ModelConfig& model) : fields_(fields) {
+    find("rope_scaling", &model.rope_scaling.kind);  // whose choice has no place of its own
+  }
   void number(const char* key, const auto& value) { find(key, &value); }
   void flag(const char* key, const bool& value) { find(key, &value); }
   void choice(const char*, std::span<const std::string_view>, int) {}
-  void list(const char*, const std::vector<double>&) {}
+  void list(const char* key, const std::vector<double>& values) { find(key, &values); }
   void begin_group(const char*, bool) {}
   void end_group() {}
   // A message of complete(), which says "model.KEY" as recipes do, about the file.
@@ -82,7 +84,7 @@ HfConfig parse_decoder(const JsonView& json) {
   try {
     complete(config.model);
   } catch (const UsageError& e) {
-    KeysOfFile keys(fields);
+    KeysOfFile keys(fields, config.model);
     visit_model_fields(keys, config.model);
     throw Error("{}: {}", source, keys.told(e.what()));
   }

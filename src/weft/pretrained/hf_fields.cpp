@@ -17,7 +17,7 @@ constexpr double kLargest = 1e12;
 JsonView number_at(const JsonView& at, const char* key) {
   const JsonView value = at.at(key);
   if (value.is_object() && value.has(kPythonNumber))
-    throw Error("{}: {} = {} is no number: write one", at.source(), key, value.at(kPythonNumber).string());
+    throw Error("{}: {} = {} is no number: write one", at.source(), value.path(), value.at(kPythonNumber).string());
   return value;
 }
 
@@ -25,7 +25,7 @@ int64_t size_at(const JsonView& at, const char* key) { return number_at(at, key)
 
 double finite(const JsonView& at, const char* key) {
   const double value = number_at(at, key).number();
-  if (!(std::abs(value) <= kLargest)) throw Error("{}: {} = {} is out of range", at.source(), key, value);
+  if (!(std::abs(value) <= kLargest)) throw Error("{}: {} = {} is out of range", at.source(), at[key].path(), value);
   return value;
 }
 
@@ -69,8 +69,8 @@ void HfFields::numbers(const char* key, std::vector<double>& values) {
   }
   constexpr int64_t kMost = 1 << 16;
   const JsonView array = from_->at(key);
-  if (array.size() > kMost) throw Error("{}: {} has more than {} numbers", array.source(), key, kMost);
-  values.clear();
+  if (array.size() > kMost) throw Error("{}: {} has more than {} numbers", array.source(), array.path(), kMost);
+  note(key, &values), values.clear();
   for (int64_t i = 0; i < array.size(); ++i) values.push_back(array.at(i).number());
 }
 
@@ -111,8 +111,12 @@ void HfFields::only_null(const char* key) {
 
 const char* HfFields::key_of(const void* value) const {
   for (const auto& [place, key] : places_)
-    if (place == value) return key;
+    if (place == value) return key.c_str();
   return nullptr;
+}
+
+void HfFields::add_keys_of(const HfFields& inner) {
+  places_.insert(places_.end(), inner.places_.begin(), inner.places_.end());
 }
 
 std::string HfFields::text_or(const char* key, std::string_view otherwise) const {
@@ -123,11 +127,13 @@ void HfFields::write(const char* key, std::string_view value) { (*to_)[key] = va
 
 void HfFields::refuse(const char* key, std::string_view what) const {
   if (!from_) cannot_write(key);
-  throw Error("{}: {} = {} is not supported; {}", from_->source(), key, to_json_text((*from_)[key].raw()), what);
+  throw Error("{}: {} = {} is not supported; {}", from_->source(), path_of(key), to_json_text((*from_)[key].raw()),
+              what);
 }
 
 void HfFields::refuse(const char* key, const std::string& value, const std::vector<std::string_view>& known) const {
-  throw Error("{}: {} = \"{}\" is not supported; there are {}", from_->source(), key, value, fmt::join(known, ", "));
+  throw Error("{}: {} = \"{}\" is not supported; there are {}", from_->source(), path_of(key), value,
+              fmt::join(known, ", "));
 }
 
 void HfFields::cannot_write(const char* key) { throw Error("the model's {} has no name in config.json", key); }

@@ -19,8 +19,10 @@ class HfFields {
   explicit HfFields(nlohmann::json& to) : to_(&to) {}
   bool is_reading() const { return from_ != nullptr; }
   bool has(const char* key) const { return from_ && from_->has(key); }
-  // The key that a value was read from; null where it is from none.
+  // The key that a value was read from, below those of objects that it stands in; null where it is from none.
   const char* key_of(const void* value) const;
+  // An object inside was read by fields of its own.
+  void add_keys_of(const HfFields& inner);
 
   void size(const char* key, int64_t& value);  // must be there
   void size(const char* key, int64_t& value, int64_t otherwise);
@@ -44,7 +46,7 @@ class HfFields {
       const std::string text = text_or(key, otherwise);
       for (const auto& [name, meaning] : names)
         if (name == text) {
-          value = meaning;
+          note(key, &value), value = meaning;
           return;
         }
       std::vector<std::string_view> known;
@@ -67,11 +69,12 @@ class HfFields {
                            const std::vector<std::string_view>& known) const;
   [[noreturn]] static void cannot_write(const char* key);
   void write(const char* key, std::string_view value);
-  void note(const char* key, const void* value) { places_.emplace_back(value, key); }
+  std::string path_of(const char* key) const { return (*from_)[key].path(); }
+  void note(const char* key, const void* value) { places_.emplace_back(value, path_of(key)); }
 
   const JsonView* from_ = nullptr;
   nlohmann::json* to_ = nullptr;
-  std::vector<std::pair<const void*, const char*>> places_;  // of what was read
+  std::vector<std::pair<const void*, std::string>> places_;  // of what was read
 };
 
 }  // namespace weft

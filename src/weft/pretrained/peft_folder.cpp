@@ -66,6 +66,8 @@ LoraTargets target_of(std::string_view param) {
       {".shared.down", down},
       {".moe.router", router},
       {".moe.shared_gate", shared_gate},
+      {".moe.latent_down", latent_down},
+      {".moe.latent_up", latent_up},
       {".state.query", state_inputs},
       {".state.key", state_inputs},
       {".state.value", state_inputs},

@@ -47,7 +47,7 @@ int64_t longest_of(std::span<const Question> questions) {
 }
 
 std::vector<GivenAnswer> ask(ForwardModel& model, std::span<const Question> questions, const AskOptions& options) {
-  std::vector<GivenAnswer> answers(model.is_speaker() ? questions.size() : 0);
+  std::vector<GivenAnswer> answers(model.is_driver() ? questions.size() : 0);
   if (questions.empty()) return answers;
   ContinuousEngine engine(model, options.engine);
   Collector::Round round{engine, options.stop, answers.size()};

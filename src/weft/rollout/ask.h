@@ -17,7 +17,7 @@ struct AskOptions {
   const std::atomic<bool>* stop = nullptr;  // set from outside: no more answers are wanted
 };
 
-// In the order of the questions, on the rank that speaks; none on the others, and none where somebody asked to stop
+// In the order of the questions, on the driver; none on the others, and none where somebody asked to stop
 // before the last one was there. The engine and its cache live as long as the call. Collective over the model's
 // ranks.
 std::vector<GivenAnswer> ask(ForwardModel& model, std::span<const Question> questions, const AskOptions& options);

@@ -30,10 +30,10 @@ ContinuousOptions options_for(const ForwardModel& model, ContinuousOptions o) {
   o.max_running = std::min(o.max_running, o.tokens_per_step);
   if (o.kv_blocks == 0) {
     const StateShares shares =
-        share_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running, o.most_guesses, o.keeps_prefixes);
+        share_states(state_bytes_of_sequence(model), o.kv_bytes, o.max_running, o.max_draft_tokens, o.keeps_prefixes);
     o.max_running = shares.running, o.kept_states = shares.kept;
   }
-  if (!o.kept_states) o.kept_states = o.max_running * (o.most_guesses + (o.keeps_prefixes ? 1 : 0));
+  if (!o.kept_states) o.kept_states = o.max_running * (o.max_draft_tokens + (o.keeps_prefixes ? 1 : 0));
   return o;
 }
 
@@ -48,17 +48,17 @@ int64_t longest_text(const ModelConfig& c) {
 std::unique_ptr<Draft> make_draft(const ForwardModel& model, const ContinuousOptions& o) {
   if (!o.draft) return nullptr;
   return std::make_unique<Draft>(*o.draft, model.config().vocab, num_blocks(model, o), o.block_tokens,
-                                 kv_format_of(o, *o.draft), o.tokens_per_step, o.max_running, o.most_guesses);
+                                 kv_format_of(o, *o.draft), o.tokens_per_step, o.max_running, o.max_draft_tokens);
 }
 
 std::unique_ptr<MtpDraft> make_mtp_draft(StepRunner& runner, ForwardModel& model, const ContinuousOptions& o) {
-  if (model.config().mtp_layers == 0 || o.draft || o.most_guesses == 0 || !model.is_speaker()) return nullptr;
+  if (model.config().mtp_layers == 0 || o.draft || o.max_draft_tokens == 0 || !model.is_driver()) return nullptr;
   return std::make_unique<MtpDraft>(runner, model);
 }
 
-std::function<void(std::span<const GuessWish>)> draft_guesses(Draft* draft, MtpDraft* mtp) {
-  if (draft) return [draft](std::span<const GuessWish> wishes) { draft->guess(wishes); };
-  if (mtp) return [mtp](std::span<const GuessWish> wishes) { mtp->guess(wishes); };
+std::function<void(std::span<const DraftTask>)> propose_draft_tokens(Draft* draft, MtpDraft* mtp) {
+  if (draft) return [draft](std::span<const DraftTask> tasks) { draft->propose(tasks); };
+  if (mtp) return [mtp](std::span<const DraftTask> tasks) { mtp->propose(tasks); };
   return {};
 }
 
@@ -79,8 +79,8 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                   .max_running = options_.max_running,
                   .tokens_per_step = options_.tokens_per_step,
                   .num_states = num_states(model, options_),
-                  .most_guesses = options_.most_guesses,
-                  .guess = draft_guesses(draft_.get(), mtp_.get())}),
+                  .max_draft_tokens = options_.max_draft_tokens,
+                  .propose = propose_draft_tokens(draft_.get(), mtp_.get())}),
       choice_(model.context(), model.config().vocab) {
   limits_ = {.vocab = model.config().vocab,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
@@ -178,7 +178,7 @@ void ContinuousEngine::stop() {
 }
 
 void ContinuousEngine::run() {
-  if (!is_speaker()) return runner_.follow();
+  if (!is_driver()) return runner_.follow();
   try {
     while (take()) step();
   } catch (const std::exception& e) {
@@ -197,10 +197,12 @@ bool ContinuousEngine::take() {
   {
     std::unique_lock lock(mutex_);
     const bool has_work = scheduler_.any() != nullptr;
-    changed_.wait(lock, [&] {
+    const auto has_news = [&] {
       return has_work || is_stopped_ || cancels_all_ || !incoming_.empty() || !cancelled_.empty() ||
              find_adapter(Adapter::State::loading) || find_adapter(Adapter::State::leaving);
-    });
+    };
+    constexpr std::chrono::seconds kWhile(1);  // in which another rank may have failed
+    while (!changed_.wait_for(lock, kWhile, has_news)) model_.mesh().world().check_alive();
     if (is_stopped_) return false;
     arrived.swap(incoming_);
     cancelled.swap(cancelled_);
@@ -248,9 +250,9 @@ Tensor ContinuousEngine::compute() {
   for (const StepPart& part : next_.parts) {
     Sequence& s = *part.sequence;
     if (!s.started) s.started = next_.began;
-    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.guesses, part.first, s.blocks,
-                part.num_wanted(), s.adapter, part.runs, part.end() == s.size() ? s.unread : -1);
-    next_.num_rows += part.count + int64_t(s.guesses.size());
+    runner_.add(std::span(s.tokens).subspan(size_t(part.first), size_t(part.count)), s.draft_tokens, part.first,
+                s.blocks, part.num_wanted(), s.adapter, part.runs, part.end() == s.size() ? s.unread : -1);
+    next_.num_rows += part.count + int64_t(s.draft_tokens.size());
   }
   try {
     return runner_.run(choice_.found_there());
@@ -267,7 +269,7 @@ void ContinuousEngine::go_on(const Tensor& logits) {
   scheduler_.commit();
   ++totals_.steps_total;
   if (!logits) is_behind_ = true;  // all prompts are under way, none at its end
-  const bool may_wait = options_.goes_ahead && options_.most_guesses == 0;
+  const bool may_wait = options_.goes_ahead && options_.max_draft_tokens == 0;
   if (!may_wait || !choice_.leave_unread(parts, model_.config().has_states())) return answer();
   ++totals_.steps_ahead_total;
 }
@@ -344,8 +346,9 @@ void ContinuousEngine::read(const StepPart& part, const PartChoice& chosen) {
   }
   const int64_t num_chosen = chosen.count + (chosen.stop ? 1 : 0);
   s.num_completion += num_chosen, totals_.generated_tokens_total += num_chosen;
-  if (!s.guesses.empty()) {
-    totals_.drafted_tokens_total += int64_t(s.guesses.size()), totals_.accepted_tokens_total += chosen.num_accepted;
+  if (!s.draft_tokens.empty()) {
+    totals_.drafted_tokens_total += int64_t(s.draft_tokens.size()),
+        totals_.accepted_tokens_total += chosen.num_accepted;
     scheduler_.accept(s, chosen.num_accepted);
   }
   const Request& r = s.request;
@@ -357,7 +360,8 @@ void ContinuousEngine::read(const StepPart& part, const PartChoice& chosen) {
                                                    chosen.log_sums[size_t(i)], log_probs_);
     s.sink->on_tokens({&event, 1});
   }
-  if (!chosen.error.empty()) return end(s, {.reason = FinishReason::error, .error = chosen.error});
+  if (!chosen.error.empty())
+    return end(s, {.reason = FinishReason::error, .error = chosen.error, .is_refusal = chosen.is_refusal});
   if (chosen.stop) return end(s, {.reason = FinishReason::stop, .stop_token = chosen.stop});
   if (s.num_answer() >= r.max_tokens) end(s, {.reason = FinishReason::length});
 }

@@ -19,19 +19,19 @@ struct ContinuousOptions {
   int64_t block_tokens = 16;
   std::optional<RowFormat> kv_format = {};  // none: numbers in the model's dtype; of the draft's cache too
   int64_t max_running = 64;                 // at most tokens_per_step
-  // For models with recurrent states: how many there are for kept prefixes and for guesses, beside one for each
-  // running request. none: as many as kv_bytes hold; with kv_blocks, for each running request those of its guesses
-  // and one more.
+  // For models with recurrent states: how many there are for kept prefixes and for draft tokens, beside one for each
+  // running request. none: as many as kv_bytes hold; with kv_blocks, for each running request those of its draft
+  // tokens and one more.
   std::optional<int64_t> kept_states = {};
   int64_t tokens_per_step = 256;
   int64_t max_waiting = 256;
   bool keeps_prefixes = true;
   // On a device whose tokens are chosen there, a step is computed while the host reads and tells those of the one
-  // before, as long as nothing is guessed.
+  // before, as long as nothing is drafted.
   bool goes_ahead = true;
-  int64_t most_guesses = 0;  // of what each answer says next, in one step; 0: none
-  // Guesses what answers say next; null: the model's own part for that does (ModelConfig::mtp_layers), or else they
-  // are guessed from what their texts said before. Whole, on the rank that speaks; outlives the engine.
+  int64_t max_draft_tokens = 0;  // of what each answer says next, in one step; 0: none
+  // Drafts what answers say next; null: the model's own part for that does (ModelConfig::mtp_layers), or else they
+  // are drafted from what their texts said before. Whole, on the driver; outlives the engine.
   ForwardModel* draft = nullptr;
   AdapterLoader load_adapter = {};  // none: there are no adapters
   // Names and folders of those that are there from the start.
@@ -45,10 +45,10 @@ inline RowFormat kv_format_of(const ContinuousOptions& o, const ForwardModel& mo
 }
 
 // What a request gets is a function of itself: of its prompt, its adapter, its options and its seed, and not of its
-// company, of how its prompt is cut, of prefixes found, of preemption or of guesses. A guess comes true when it is
-// the very token that is chosen in its place, so guessing changes nothing but the number of steps; this is exact
-// whatever the sampling. When a step fails on a model of one rank, its requests end with the error and the others go
-// on; on a mesh, and where layers beyond memory come no more, all end with it, and run() throws.
+// company, of how its prompt is cut, of prefixes found, of preemption or of draft tokens. A draft token is accepted
+// when it is the very token that is chosen in its place, so drafting changes nothing but the number of steps; this is
+// exact whatever the sampling. When a step fails on a model of one rank, its requests end with the error and the
+// others go on; on a mesh, and where layers beyond memory come no more, all end with it, and run() throws.
 class ContinuousEngine : public Engine {
  public:
   // Every rank of the model's mesh makes one with the same options and runs it. The model outlives the engine. Throws
@@ -59,8 +59,8 @@ class ContinuousEngine : public Engine {
   // Serves until stop(), on the thread that the model belongs to.
   void run();
 
-  // All that follows is for the rank that speaks; on the others nothing is asked.
-  bool is_speaker() const { return runner_.is_speaker(); }
+  // All that follows is for the driver; on the others nothing is asked.
+  bool is_driver() const { return runner_.is_driver(); }
   void stop();
 
   // The context is the model's, or what the cache holds where that is less.

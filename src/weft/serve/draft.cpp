@@ -6,10 +6,10 @@
 namespace weft {
 
 Draft::Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
-             int64_t tokens_per_step, int64_t max_running, int64_t most_guesses)
+             int64_t tokens_per_step, int64_t max_running, int64_t max_draft_tokens)
     : model_(model),
       tokens_per_step_(tokens_per_step),
-      states_of_each_(model.config().has_states() ? most_guesses + 1 : 0),
+      states_of_each_(model.config().has_states() ? max_draft_tokens + 1 : 0),
       runner_(model, num_blocks, block_tokens, format, max_running * states_of_each_),
       pool_({.num_blocks = num_blocks, .block_tokens = block_tokens, .keeps_prefixes = false}),
       states_(max_running * states_of_each_, 0),
@@ -82,9 +82,9 @@ void Draft::forget_unused() {
   }
 }
 
-void Draft::begin(const GuessWish& wish) {
-  Sequence& s = *wish.sequence;
-  const int64_t most = std::min(wish.most, model_.config().context - s.size());
+void Draft::begin(const DraftTask& task) {
+  Sequence& s = *task.sequence;
+  const int64_t most = std::min(task.most, model_.config().context - s.size());
   if (most < 1) return;
   Known& known = known_[s.id];
   const auto same = std::ranges::mismatch(known.tokens, s.tokens).in1 - known.tokens.begin();
@@ -97,13 +97,13 @@ void Draft::begin(const GuessWish& wish) {
   round_.begin(s, most);
 }
 
-// All but the rows that the first guesses come of.
+// All but the rows that the first draft tokens come of.
 void Draft::catch_up() {
   for (bool is_behind = true; is_behind;) {
     is_behind = false;
     runner_.clear();
     int64_t left = tokens_per_step_;
-    for (const GuessRound::Running& r : round_.running()) {
+    for (const DraftRound::Running& r : round_.running()) {
       Known& k = known_.at(r.sequence->id);
       const auto first = int64_t(k.tokens.size()), count = std::min(left, r.num_tokens - 1 - first);
       if (count < 1) continue;
@@ -119,7 +119,7 @@ void Draft::catch_up() {
 // A pass over the last tokens of those who go on.
 Tensor Draft::compute_next() {
   runner_.clear();
-  for (const GuessRound::Running& r : round_.running())
+  for (const DraftRound::Running& r : round_.running())
     add_rows(known_.at(r.sequence->id), {&r.sequence->tokens.back(), 1}, 1, round_.unread(r));
   return runner_.run(round_.found_there());
 }
@@ -129,18 +129,18 @@ void Draft::learn(const Sequence& s) {
   std::vector<int32_t>& tokens = known_.at(s.id).tokens;
   const auto first = size_t(s.size());
   if (tokens.size() <= first) return;
-  tokens.resize(std::min(tokens.size(), first + s.guesses.size()));
-  std::copy_n(s.guesses.begin(), tokens.size() - first, tokens.begin() + std::ptrdiff_t(first));
+  tokens.resize(std::min(tokens.size(), first + s.draft_tokens.size()));
+  std::copy_n(s.draft_tokens.begin(), tokens.size() - first, tokens.begin() + std::ptrdiff_t(first));
 }
 
-void Draft::guess(std::span<const GuessWish> wishes) {
+void Draft::propose(std::span<const DraftTask> tasks) {
   for (auto& [id, known] : known_) known.is_used = false;
-  for (const GuessWish& wish : wishes) known_[wish.sequence->id].is_used = true;
-  for (const GuessWish& wish : wishes) begin(wish);
+  for (const DraftTask& task : tasks) known_[task.sequence->id].is_used = true;
+  for (const DraftTask& task : tasks) begin(task);
   catch_up();
   while (!round_.running().empty()) round_.choose(model_.context(), compute_next());
   round_.finish(model_.context());
-  for (const GuessWish& wish : wishes) learn(*wish.sequence);
+  for (const DraftTask& task : tasks) learn(*task.sequence);
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #pragma once
 #include <map>
 
-#include "weft/serve/guess_round.h"
+#include "weft/serve/draft_round.h"
 #include "weft/serve/scheduler.h"
 #include "weft/serve/step_runner.h"
 
@@ -13,19 +13,20 @@ namespace weft {
 class Draft {
  public:
   // vocab: of the large model. The draft is whole on one rank, that which speaks, and outlives this. At most so many
-  // are asked about at a time, each of whom gets at most so many guesses.
+  // are asked about at a time, each of whom gets at most so many draft tokens.
   Draft(ForwardModel& model, int64_t vocab, int64_t num_blocks, int64_t block_tokens, const RowFormat& format,
-        int64_t tokens_per_step, int64_t max_running, int64_t most_guesses);
+        int64_t tokens_per_step, int64_t max_running, int64_t max_draft_tokens);
 
-  // Writes the guesses of each, which has none. A sequence for which there is no room, or that knows tokens which the
-  // draft does not, gets none.
-  void guess(std::span<const GuessWish> wishes);
+  // Writes the draft tokens of each, which has none. A sequence for which there is no room, or that knows tokens
+  // which the draft does not, gets none.
+  void propose(std::span<const DraftTask> tasks);
 
  private:
   struct Known {
     std::vector<int32_t> blocks;
     std::vector<int32_t> tokens;  // whose keys and values the blocks hold
-    // Of a draft with states, behind so many tokens each: one more than guesses, so that it can go back behind any.
+    // Of a draft with states, behind so many tokens each: one more than draft tokens, so that it can go back behind
+    // any.
     struct State {
       int32_t number;
       int64_t tokens = -1;
@@ -33,7 +34,7 @@ class Draft {
     std::vector<State> states;
     bool is_used = false;  // in this step
   };
-  void begin(const GuessWish& wish);
+  void begin(const DraftTask& task);
   template <class Pool>
   int32_t take(Pool& pool);
   bool make_room(Known& known, int64_t tokens);
@@ -52,7 +53,7 @@ class Draft {
   BlockPool pool_;
   StatePool states_;
   std::map<RequestId, Known> known_;
-  GuessRound round_;
+  DraftRound round_;
 };
 
 }  // namespace weft

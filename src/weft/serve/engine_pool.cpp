@@ -302,7 +302,7 @@ void EnginePool::load(Member& member, Lock& lock) {
         member.send(std::move(next), lock);
         continue;
       } catch (const std::exception& e) {
-        refusal.error = e.what();
+        refusal.error = e.what(), refusal.is_refusal = dynamic_cast<const UsageError*>(&e) != nullptr;
       }
     }
     lock.unlock();

@@ -15,9 +15,9 @@ void MtpDraft::learn(std::span<const StepPart> parts) {
   for (const StepPart& part : parts) {
     const Sequence& s = *part.sequence;
     const auto came_true = [&](int64_t at) {
-      return at < s.size() && (at < part.end() || s.tokens[size_t(at)] == s.guesses[size_t(at - part.end())]);
+      return at < s.size() && (at < part.end() || s.tokens[size_t(at)] == s.draft_tokens[size_t(at - part.end())]);
     };
-    const int64_t end_of_rows = part.end() + int64_t(s.guesses.size());
+    const int64_t end_of_rows = part.end() + int64_t(s.draft_tokens.size());
     Rows rows{.id = s.id, .first = part.first, .next = {}, .blocks = s.blocks};
     for (int64_t at = part.first; at < end_of_rows && came_true(at); ++at) {
       from_.push_back(int32_t(row + at - part.first));
@@ -29,24 +29,24 @@ void MtpDraft::learn(std::span<const StepPart> parts) {
   }
 }
 
-void MtpDraft::begin(std::span<const GuessWish> wishes) {
+void MtpDraft::begin(std::span<const DraftTask> tasks) {
   runner_.clear(), row_of_logits_.clear();
   int32_t row = 0;
   for (const Rows& rows : learnt_) {
-    const auto wish = std::ranges::find(wishes, rows.id, [](const GuessWish& w) { return w.sequence->id; });
-    const bool is_wished = wish != wishes.end() && rows.end() + 1 == wish->sequence->size();
-    runner_.add(rows.next, {}, rows.first, rows.blocks, is_wished ? 1 : 0);
+    const auto task = std::ranges::find(tasks, rows.id, [](const DraftTask& w) { return w.sequence->id; });
+    const bool is_asked = task != tasks.end() && rows.end() + 1 == task->sequence->size();
+    runner_.add(rows.next, {}, rows.first, rows.blocks, is_asked ? 1 : 0);
     row += int32_t(rows.next.size());
-    if (!is_wished) continue;
-    round_.begin(*wish->sequence, wish->most);
+    if (!is_asked) continue;
+    round_.begin(*task->sequence, task->most);
     row_of_logits_.push_back(row - 1);
   }
 }
 
-// Of those who go on, the row of their newest guess, at the position before it.
+// Of those who go on, the row of their newest draft token, at the position before it.
 void MtpDraft::add_next() {
   runner_.clear(), from_.clear();
-  for (const GuessRound::Running& r : round_.running()) {
+  for (const DraftRound::Running& r : round_.running()) {
     const Sequence& s = *r.sequence;
     runner_.add({&s.tokens.back(), 1}, {}, s.size() - 2, s.blocks, 1, 0, {}, round_.unread(r));
     from_.push_back(row_of_logits_[size_t(r.row())]);
@@ -55,9 +55,9 @@ void MtpDraft::add_next() {
   std::iota(row_of_logits_.begin(), row_of_logits_.end(), 0);
 }
 
-void MtpDraft::guess(std::span<const GuessWish> wishes) {
+void MtpDraft::propose(std::span<const DraftTask> tasks) {
   if (learnt_.empty()) return;
-  begin(wishes);
+  begin(tasks);
   learnt_.clear();
   Tensor logits = runner_.predict(from_);
   while (!round_.running().empty()) {

@@ -16,7 +16,7 @@ class PastTokens {
   };
 
   // The prompt is the same in every call. What an answer has behind what it had before is counted, and what it has no
-  // more, as of guesses that did not come true, is taken off.
+  // more, as of draft tokens that were not accepted, is taken off.
   void follow(std::span<const int32_t> prompt, std::span<const int32_t> answer);
   // Each token once; of those that are no longer there an entry may stay.
   std::span<const Entry> entries() const { return entries_; }

@@ -25,7 +25,9 @@ class TokenConstraint {
   // Request::stop_tokens) it is set where the form is complete. None is where no token spells how it goes on.
   virtual void fill(std::span<uint32_t> allowed) = 0;
   virtual void accept(int32_t token) = 0;       // it was allowed
-  virtual void rewind(int64_t num_tokens) = 0;  // forgets the last accepted ones: guesses that did not come true
+  virtual void rewind(int64_t num_tokens) = 0;  // forgets the last accepted ones: draft tokens that were not accepted
+  // The end of what it accepted, for messages.
+  virtual std::string said() const { return {}; }
   // What it was made from, so that another process can make it; null: this one cannot be told.
   virtual const api::OutputForm* form() const { return nullptr; }
 };
@@ -78,6 +80,7 @@ struct Finish {
   FinishReason reason = FinishReason::stop;
   std::optional<int32_t> stop_token;  // the one that ended it, which no TokenEvent told
   std::string error;                  // one sentence that a client may read
+  bool is_refusal = false;            // the error is the request's own: it asks for what cannot be
   double retry_after_s = 0;           // of an error: when it is worth trying again; 0: it is not known to pass
   Usage usage;
   RequestTimes times;

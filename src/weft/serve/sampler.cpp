@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include "weft/base/error.h"
 #include "weft/base/philox.h"
 #include "weft/kernels/token_weight.h"
 
@@ -13,8 +12,6 @@ namespace weft {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-constexpr const char* kNoneMayCome =
-    "no token may come next: the request forbids all of them, or its form goes on as no token is spelled";
 
 bool has_bit(std::span<const uint32_t> mask, int32_t token) {
   return token >= 0 && size_t(token) / 32 < mask.size() && (mask[size_t(token) / 32] >> (token % 32) & 1) != 0;
@@ -25,7 +22,7 @@ void clear_bit(std::span<uint32_t> mask, int32_t token) {
 }
 
 void require(bool is_fine, std::string_view name, double value, std::string_view range) {
-  if (!is_fine) throw UsageError("{} {}: write {}", name, value, range);
+  if (!is_fine) throw SamplingError(name, fmt::format("{} {}: write {}", name, value, range));
 }
 
 }  // namespace
@@ -159,7 +156,7 @@ bool Sampler::wish(uint64_t position, const SamplingPast& past, int64_t vocab, T
 
 int32_t Sampler::choose(const FoundTokens& found) {
   check(found.token != FoundTokens::kManyTokens, "there are too many tokens to choose from");
-  if (found.token < 0) throw Error(kNoneMayCome);
+  if (found.token < 0) throw NoTokenMayCome();
   return found.token;
 }
 
@@ -175,7 +172,7 @@ int32_t Sampler::choose(std::span<const float> logits, uint64_t position, const 
 
 int32_t Sampler::choose_changed(std::span<const float> logits, uint64_t position) {
   const float top = highest(logits);
-  if (top == kForbidden) throw Error(kNoneMayCome);
+  if (top == kForbidden) throw NoTokenMayCome();
   if (options_.temperature == 0) return int32_t(std::find(logits.begin(), logits.end(), top) - logits.begin());
   const double total = weights_.weigh(logits, top, options_.temperature);
   const auto uniform = double(uniform_of(position));

@@ -3,9 +3,12 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/kernels/token_choice.h"
 #include "weft/kernels/token_weights.h"
 #include "weft/pretrained/sampling_defaults.h"
@@ -30,7 +33,17 @@ struct SamplingOptions {
 
 // Sets what the model's files say.
 void apply(const SamplingDefaults& defaults, SamplingOptions& options);
-// Throws UsageError naming the option that is out of range.
+// An option that is out of range.
+class SamplingError : public UsageError {
+ public:
+  SamplingError(std::string_view option, std::string message) : UsageError(std::move(message)), option_(option) {}
+  const std::string& option() const { return option_; }
+
+ private:
+  std::string option_;
+};
+
+// Throws SamplingError, whose message names the option.
 void check_sampling(const SamplingOptions& options);
 
 // What a choice depends on beside the logits. All of it may be left out.
@@ -40,6 +53,12 @@ struct SamplingPast {
   std::span<const int32_t> ends{};    // those of `allowed` come after all where it has no others: banned or not
   std::span<const int32_t> banned{};  // tokens that may not come now
   std::span<const std::vector<int32_t>> bad_words{};  // sequences that may not come to their end now
+};
+
+// All logits are -infinity, of themselves or since the request forbids those tokens.
+class NoTokenMayCome : public Error {
+ public:
+  NoTokenMayCome() : Error("no token may come next: the logits of all are -infinity") {}
 };
 
 // What a choice needs of a row of logits that lies elsewhere: see Kernels::find_tokens.
@@ -55,14 +74,13 @@ class Sampler {
 
   // Whether a token may come, whatever the logits.
   bool may_choose(const SamplingPast& past, int64_t vocab);
-  // `position` numbers the tokens of one sequence. Ties go to the lower token id. Throws Error when no token may
-  // come. In this order: allowed tokens, bias, penalties, what is forbidden; then temperature, typical_p, min_p,
-  // top_k, top_p.
+  // `position` numbers the tokens of one sequence. Ties go to the lower token id. Throws NoTokenMayCome. In this
+  // order: allowed tokens, bias, penalties, what is forbidden; then temperature, typical_p, min_p, top_k, top_p.
   int32_t choose(std::span<const float> logits, uint64_t position, const SamplingPast& past = {});
 
   // What finds the same in the row, of `vocab` tokens, where it lies. False where only the whole row tells.
   bool wish(uint64_t position, const SamplingPast& past, int64_t vocab, TokenWish& wish);
-  // What was found. Throws Error when no token may come.
+  // What was found. Throws NoTokenMayCome.
   static int32_t choose(const FoundTokens& found);
   // And from a row that was changed as the wish says.
   int32_t choose_changed(std::span<const float> logits, uint64_t position);

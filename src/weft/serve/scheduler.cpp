@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "weft/base/error.h"
-#include "weft/serve/guess.h"
+#include "weft/serve/prompt_lookup.h"
 
 namespace weft {
 
@@ -122,8 +122,8 @@ int64_t Scheduler::last_of_prompt(const Sequence& s) const {
   return std::max<int64_t>(s.num_prompt - last, 0) / block * block;
 }
 
-// Into a state of its own, by way of those that shall stay: of guesses one before each, or else of the prompt's end,
-// of where it begins to be its own, and of a block's end in an answer.
+// Into a state of its own, by way of those that shall stay: of draft tokens one before each, or else of the prompt's
+// end, of where it begins to be its own, and of a block's end in an answer.
 void Scheduler::set_runs(StepPart& part) {
   Sequence& s = *part.sequence;
   if (s.state < 0) return;
@@ -134,9 +134,9 @@ void Scheduler::set_runs(StepPart& part) {
         {.begin = int32_t(at - part.first), .end = int32_t(end - part.first), .from = from, .to = to});
     at = end, from = to;
   };
-  if (!s.guesses.empty()) {
+  if (!s.draft_tokens.empty()) {
     for (const auto& [tokens, state] : s.marks) run_to(tokens, state);
-    return run_to(part.end() + int64_t(s.guesses.size()), s.state);
+    return run_to(part.end() + int64_t(s.draft_tokens.size()), s.state);
   }
   const int64_t of_prompt = last_of_prompt(s);
   const bool ends_block = part.end() % pool_.block_tokens() == 0 && part.end() > of_prompt;
@@ -255,71 +255,71 @@ std::span<const StepPart> Scheduler::plan() {
   const int64_t most = prompt_rows(answers);
   for (const auto& s : running_)
     if (s->remaining() > 1) prompts += add_part(*s, most - prompts);
-  guess(options_.tokens_per_step - answers - prompts);
+  propose(options_.tokens_per_step - answers - prompts);
   for (StepPart& part : parts_) set_runs(part);
   return parts_;
 }
 
-// Where fewer steps than this have guesses that come true, one of so many is tried.
+// Where fewer steps than this have draft tokens that are accepted, one of so many is tried.
 constexpr float kLeastShare = 0.125f;
 constexpr int64_t kTryEvery = 8;
 constexpr float kStepsOfShare = 16;  // that the share is of
 
-// Only an answer is guessed, and not its last token, which takes no row.
-int64_t Scheduler::most_guesses(Sequence& s, int64_t left) const {
+// Only an answer is drafted, and not its last token, which takes no row.
+int64_t Scheduler::max_draft_tokens(Sequence& s, int64_t left) const {
   if (s.remaining() != 1 || s.num_answer() == 0) return 0;
-  if (s.share_guessed < kLeastShare && ++s.num_unguessed % kTryEvery != 0) return 0;
-  return std::min({left, options_.most_guesses, s.num_hoped, s.request.max_tokens - s.num_answer() - 1});
+  if (s.share_drafted < kLeastShare && ++s.num_undrafted % kTryEvery != 0) return 0;
+  return std::min({left, options_.max_draft_tokens, s.num_hoped, s.request.max_tokens - s.num_answer() - 1});
 }
 
 // Into the rows that are left.
-void Scheduler::guess(int64_t left) {
-  for (const StepPart& part : parts_) part.sequence->guesses.clear();
-  if (options_.most_guesses == 0) return;
-  wishes_.clear();
+void Scheduler::propose(int64_t left) {
+  for (const StepPart& part : parts_) part.sequence->draft_tokens.clear();
+  if (options_.max_draft_tokens == 0) return;
+  tasks_.clear();
   for (const StepPart& part : parts_) {
     Sequence& s = *part.sequence;
-    const int64_t most = most_guesses(s, left);
+    const int64_t most = max_draft_tokens(s, left);
     if (most < 1) continue;
-    if (options_.guess) {
-      const int64_t places = places_for_guesses(s, most);
-      if (places > 0) wishes_.push_back({&s, places});
+    if (options_.propose) {
+      const int64_t places = places_for_draft_tokens(s, most);
+      if (places > 0) tasks_.push_back({&s, places});
       left -= places;
     } else {
-      guess_by_lookup(s.tokens, most, s.guesses);
-      fit_guesses(s);
-      left -= int64_t(s.guesses.size());
+      propose_by_lookup(s.tokens, most, s.draft_tokens);
+      fit_draft_tokens(s);
+      left -= int64_t(s.draft_tokens.size());
     }
   }
-  if (options_.guess) options_.guess(wishes_);
-  for (const GuessWish& wish : wishes_) fit_guesses(*wish.sequence);
+  if (options_.propose) options_.propose(tasks_);
+  for (const DraftTask& task : tasks_) fit_draft_tokens(*task.sequence);
 }
 
 // As many as there are blocks for, as far as these are free.
-int64_t Scheduler::places_for_guesses(Sequence& s, int64_t most) {
+int64_t Scheduler::places_for_draft_tokens(Sequence& s, int64_t most) {
   const auto places = [&] { return int64_t(s.blocks.size()) * pool_.block_tokens() - s.size(); };
   while (places() < most && pool_.num_free() > 0) s.blocks.push_back(take_block());
   return std::min(places(), most);
 }
 
 // Leaves as many as there are places and states for, and no more blocks than that takes.
-void Scheduler::fit_guesses(Sequence& s) {
-  s.guesses.resize(size_t(places_for_guesses(s, int64_t(s.guesses.size()))));
-  release_blocks_behind(s, s.size() + int64_t(s.guesses.size()));
+void Scheduler::fit_draft_tokens(Sequence& s) {
+  s.draft_tokens.resize(size_t(places_for_draft_tokens(s, int64_t(s.draft_tokens.size()))));
+  release_blocks_behind(s, s.size() + int64_t(s.draft_tokens.size()));
   if (s.state < 0) return;
-  // Where a guess does not come true the state before it is wanted.
-  for (int64_t tokens = s.size(); s.marks.size() < s.guesses.size(); ++tokens) {
+  // Where a draft token is not accepted the state before it is wanted.
+  for (int64_t tokens = s.size(); s.marks.size() < s.draft_tokens.size(); ++tokens) {
     const int32_t state = states_.take();
-    if (state == StatePool::kNone) return s.guesses.resize(s.marks.size());
+    if (state == StatePool::kNone) return s.draft_tokens.resize(s.marks.size());
     s.marks.push_back({tokens, state});
   }
 }
 
 void Scheduler::accept(Sequence& s, int64_t count) {
-  const auto guessed = int64_t(s.guesses.size());
-  s.share_guessed += ((count > 0 ? 1.0f : 0.0f) - s.share_guessed) / kStepsOfShare;
-  s.num_hoped = count == guessed ? std::min(options_.most_guesses, 2 * guessed) : count + 1;
-  s.guesses.clear();
+  const auto drafted = int64_t(s.draft_tokens.size());
+  s.share_drafted += ((count > 0 ? 1.0f : 0.0f) - s.share_drafted) / kStepsOfShare;
+  s.num_hoped = count == drafted ? std::min(options_.max_draft_tokens, 2 * drafted) : count + 1;
+  s.draft_tokens.clear();
   s.num_computed += count;
   release_blocks_behind(s, s.size());
   keep_full_blocks(s);
@@ -350,7 +350,7 @@ void Scheduler::commit() {
   for (const StepPart& part : parts_) {
     part.sequence->num_computed += part.count;
     keep_full_blocks(*part.sequence);
-    if (part.sequence->guesses.empty()) keep_states(*part.sequence);
+    if (part.sequence->draft_tokens.empty()) keep_states(*part.sequence);
   }
   parts_.clear();
 }

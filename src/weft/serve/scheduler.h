@@ -13,8 +13,8 @@
 
 namespace weft {
 
-// A sequence and how many guesses it may get, at least one.
-struct GuessWish {
+// A sequence and how many draft tokens it may get, at least one.
+struct DraftTask {
   Sequence* sequence = nullptr;
   int64_t most = 0;
 };
@@ -24,20 +24,22 @@ struct SchedulerOptions {
   int64_t max_running = 64;       // at most tokens_per_step of them run
   int64_t tokens_per_step = 256;  // rows of one step
   int64_t num_states = 0;         // of a model that has such: one for each that runs, and those that are kept
-  int64_t most_guesses = 0;       // for a sequence in one step; 0: nothing is guessed
-  // Writes the guesses of all sequences of a step, whose blocks have room for as many as are wished, where some have
-  // none too; else each is guessed by what its own text said before.
-  std::function<void(std::span<const GuessWish>)> guess = {};
+  int64_t max_draft_tokens = 0;   // for a sequence in one step; 0: nothing is drafted
+  // Writes the draft tokens of all sequences of a step, whose blocks have room for as many as are asked for, where
+  // some have none too; else each is drafted by what its own text said before.
+  std::function<void(std::span<const DraftTask>)> propose = {};
 };
 
-// Rows [first, first + count) of a sequence, then those of its guesses; logits are wanted of those from first_wanted
-// on.
+// Rows [first, first + count) of a sequence, then those of its draft tokens; logits are wanted of those from
+// first_wanted on.
 struct StepPart {
   Sequence* sequence = nullptr;  // null: it was removed since, or its rows are worth nothing
   int64_t first = 0, count = 0, first_wanted = 0;
   std::vector<TokenRun> runs = {};  // of a model with states: the rows, counted from 0
   int64_t end() const { return first + count; }
-  int64_t num_wanted() const { return end() - first_wanted + (sequence ? int64_t(sequence->guesses.size()) : 0); }
+  int64_t num_wanted() const {
+    return end() - first_wanted + (sequence ? int64_t(sequence->draft_tokens.size()) : 0);
+  }
 };
 
 // Sequences wait in the order of their priority, then their turn, and run until they are removed. One is admitted
@@ -46,14 +48,14 @@ struct StepPart {
 // in that order loses its own and waits again; what was computed of it stays known to the pool as long as nobody
 // needs the blocks. A waiting sequence takes the place of running ones of a larger priority number.
 //
-// Rows that nobody else wants in a step are for guesses of what the answers say next. Which of them came true is told
-// by accept(); blocks that held only others are given back. An answer that hardly ever says what is guessed is
-// guessed in some of its steps only.
+// Rows that nobody else wants in a step are for draft tokens of what the answers say next. Which of them were
+// accepted is told by accept(); blocks that held only others are given back. An answer that hardly ever says what is
+// drafted is drafted in some of its steps only.
 //
-// Of a model with states each guess needs a state for itself, and a prefix is found where a state was kept behind one
-// of its blocks. That is behind the last full block of each prompt but for its very end; behind that of each answer,
-// moving on with it; and where a prompt turns out to begin like others. Source: Pan et al., "Marconi: Prefix Caching
-// for the Era of Hybrid LLMs", 2024.
+// Of a model with states each draft token needs a state for itself, and a prefix is found where a state was kept
+// behind one of its blocks. That is behind the last full block of each prompt but for its very end; behind that of
+// each answer, moving on with it; and where a prompt turns out to begin like others. Source: Pan et al., "Marconi:
+// Prefix Caching for the Era of Hybrid LLMs", 2024.
 //
 // Turns are start times of fair queueing: a user's sequence begins when his last one would have ended, had he been
 // alone. Source: Goyal, Vin and Cheng, "Start-time Fair Queuing", 1996. Each admission moves the clock on, so that
@@ -78,7 +80,7 @@ class Scheduler {
   // Of a sequence that is here: its last token, whose row may have been computed, is to be computed again; rows of
   // the plan are worth nothing. Of a model with states this cannot be.
   void repeat_last(Sequence& sequence);
-  // Of a sequence with guesses, to which tokens were appended: the first `count` guesses are among them.
+  // Of a sequence with draft tokens, to which tokens were appended: the first `count` draft tokens are among them.
   void accept(Sequence& sequence, int64_t count);
   // Frees its blocks; running or waiting.
   std::unique_ptr<Sequence> remove(const Sequence& sequence);
@@ -120,10 +122,10 @@ class Scheduler {
   void preempt_last();
   void release(Sequence& sequence);
   void drop_part(const Sequence& sequence);
-  int64_t most_guesses(Sequence& sequence, int64_t left) const;
-  void guess(int64_t left);
-  int64_t places_for_guesses(Sequence& sequence, int64_t most);
-  void fit_guesses(Sequence& sequence);
+  int64_t max_draft_tokens(Sequence& sequence, int64_t left) const;
+  void propose(int64_t left);
+  int64_t places_for_draft_tokens(Sequence& sequence, int64_t most);
+  void fit_draft_tokens(Sequence& sequence);
   void release_blocks_behind(Sequence& sequence, int64_t tokens);
   void keep_full_blocks(Sequence& sequence);
   void set_turn(Sequence& sequence);
@@ -133,7 +135,7 @@ class Scheduler {
   StatePool states_;
   Line waiting_, running_;
   std::vector<StepPart> parts_;
-  std::vector<GuessWish> wishes_;
+  std::vector<DraftTask> tasks_;
   uint64_t clock_ = 0;
   std::map<std::string, uint64_t> ends_;  // of the last sequence of each user
   int64_t num_preemptions_ = 0;

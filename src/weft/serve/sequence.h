@@ -22,13 +22,10 @@ inline SamplingPast past_of(const Request& request, std::span<const int32_t> pro
   return past;
 }
 
-// Throws UsageError where no token may be the answer's first.
-inline void check_first_choice(const Request& request, int64_t vocab) {
-  if (request.kind != Request::Kind::generate || request.max_tokens == 0) return;
-  std::vector<uint32_t> allowed;
-  if (!Sampler(request.sampling).may_choose(past_of(request, {}, {}, vocab, allowed), vocab))
-    throw UsageError("no token may begin the answer: what the request allows, forbids and demands leaves none");
-}
+// Throws UsageError where what the request allows, forbids and demands leaves no token to come next.
+void check_choice(Sampler& sampler, const Request& request, const SamplingPast& past, int64_t vocab);
+// The same of the answer's first token.
+void check_first_choice(const Request& request, int64_t vocab);
 
 struct Sequence {
   using Clock = std::chrono::steady_clock;
@@ -67,11 +64,11 @@ struct Sequence {
   int64_t num_known = 0;   // of these, the first, which the pool can find again
   uint64_t turn = 0;       // within its priority: smaller ones go first
   bool was_admitted = false;
-  int64_t num_cached = 0;         // of the prompt, found in the cache when it was first admitted
-  std::vector<int32_t> guesses;   // of what follows `tokens`: rows of the step under way that may not come true
-  int64_t num_hoped = INT64_MAX;  // guesses that are worth their rows, by how the last ones fared
-  float share_guessed = 1;        // of late, the steps with guesses of which one or more came true
-  int64_t num_unguessed = 0;      // steps that had none since that is not worth it
+  int64_t num_cached = 0;             // of the prompt, found in the cache when it was first admitted
+  std::vector<int32_t> draft_tokens;  // of what follows `tokens`: rows of the step under way that may not be accepted
+  int64_t num_hoped = INT64_MAX;      // draft tokens that are worth their rows, by how the last ones fared
+  float share_drafted = 1;            // of late, the steps with draft tokens of which one or more was accepted
+  int64_t num_undrafted = 0;          // steps that had none since that is not worth it
 
   // The engine's.
   int64_t num_told = 0;        // entries of the prompt's log probabilities

@@ -36,7 +36,7 @@ void StepChoice::begin(std::span<const StepPart> parts, const Tensor& logits) {
   for (size_t i = 0; i < parts.size(); ++i) {
     choices_[i].first_row = row;
     row += parts[i].num_wanted();
-    choices_[i].first = row - 1 - (parts[i].sequence ? int64_t(parts[i].sequence->guesses.size()) : 0);
+    choices_[i].first = row - 1 - (parts[i].sequence ? int64_t(parts[i].sequence->draft_tokens.size()) : 0);
   }
   are_unread_ = false, has_logits_ = bool(logits);
   if (!logits) return;
@@ -47,7 +47,7 @@ void StepChoice::begin(std::span<const StepPart> parts, const Tensor& logits) {
   logits_.find(context_);
 }
 
-// What comes behind guesses is wished as if they came true. A constraint has not accepted them.
+// What comes behind draft tokens is wished as if they were accepted. A constraint has not accepted them.
 void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& scratch) {
   Sequence& s = *part.sequence;
   const std::optional<int32_t> of_prompt = s.request.prompt_logprobs, of_answer = s.request.logprobs;
@@ -58,7 +58,7 @@ void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& s
   if (!is_answered(part)) return;
   const bool has_alternatives = of_answer.value_or(0) > LogitRows::kMostTop;
   scratch.said.assign(s.answer().begin(), s.answer().end());
-  for (size_t i = 0; i <= s.guesses.size(); ++i) {
+  for (size_t i = 0; i <= s.draft_tokens.size(); ++i) {
     const int64_t row = choice.first + int64_t(i);
     if (has_alternatives || (i > 0 && s.request.constraint)) {
       logits_.wish_whole(row);
@@ -70,7 +70,7 @@ void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& s
         logits_.wish_whole(row);  // to be that request's error when its token is chosen
       }
     }
-    if (i < s.guesses.size()) scratch.said.push_back(s.guesses[i]);
+    if (i < s.draft_tokens.size()) scratch.said.push_back(s.draft_tokens[i]);
   }
 }
 
@@ -80,7 +80,7 @@ bool StepChoice::leave_unread(std::span<const StepPart> parts, bool has_states) 
     const StepPart& part = parts[i];
     if (!part.sequence || part.end() < part.sequence->size()) continue;
     // An embedding lies where the next step leaves its own, and the state behind a row that is lost is no more.
-    if (!is_answered(part) || !part.sequence->guesses.empty() || part.sequence->num_at_once > 0) return false;
+    if (!is_answered(part) || !part.sequence->draft_tokens.empty() || part.sequence->num_at_once > 0) return false;
     if (has_states && logits_.may_be_lost(choices_[i].first)) return false;
   }
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -110,18 +110,26 @@ void StepChoice::choose(const StepPart& part, PartChoice& choice, Scratch& scrat
   try {
     while (choose_next(s, choice, scratch)) ++choice.num_accepted;
   } catch (const Error& e) {
-    choice.error = e.what();
+    choice.error = e.what(), choice.is_refusal = dynamic_cast<const UsageError*>(&e) != nullptr;
   }
   for (int64_t i = 0; s.request.logprobs && i < choice.count; ++i)
     choice.log_sums.push_back(logits_.log_sum(choice.first + i));
 }
 
-// True when the token had been guessed, so that the one behind it can be chosen too.
+int32_t StepChoice::choose_token(Sequence& s, int64_t row, Scratch& scratch) {
+  try {
+    const SamplingPast past = logits_.needs_past(row) ? s.past(s.answer(), vocab_, scratch.allowed) : SamplingPast{};
+    return logits_.choose(row, s.sampler, uint64_t(s.size()), past);
+  } catch (const NoTokenMayCome&) {
+    check_choice(s.sampler, s.request, s.past(s.answer(), vocab_, scratch.allowed), vocab_);
+    throw;
+  }
+}
+
+// True when the token had been drafted, so that the one behind it can be chosen too.
 bool StepChoice::choose_next(Sequence& s, PartChoice& choice, Scratch& scratch) {
   const Request& r = s.request;
-  const int64_t row = choice.first + choice.count;
-  const SamplingPast past = logits_.needs_past(row) ? s.past(s.answer(), vocab_, scratch.allowed) : SamplingPast{};
-  const int32_t token = logits_.choose(row, s.sampler, uint64_t(s.size()), past);
+  const int32_t token = choose_token(s, choice.first + choice.count, scratch);
   if (has(r.stop_tokens, token)) {
     choice.stop = token;
     return false;
@@ -129,7 +137,7 @@ bool StepChoice::choose_next(Sequence& s, PartChoice& choice, Scratch& scratch) 
   if (r.constraint) r.constraint->accept(token);
   s.tokens.push_back(token);
   const auto i = size_t(choice.count++);
-  return i < s.guesses.size() && s.guesses[i] == token && s.num_answer() < r.max_tokens;
+  return i < s.draft_tokens.size() && s.draft_tokens[i] == token && s.num_answer() < r.max_tokens;
 }
 
 }  // namespace weft

@@ -14,9 +14,10 @@ struct PartChoice {
   int64_t first_row = 0;         // of its logits, among the step's
   int64_t first = 0;             // among the step's, the row behind which the answer goes on
   int64_t count = 0;             // tokens by which it went on, which the sequence has now
-  int64_t num_accepted = 0;      // of them, those that had been guessed
+  int64_t num_accepted = 0;      // of them, those that had been drafted
   std::optional<int32_t> stop;   // what came after them, if that ended it
   std::string error;             // why there are no more
+  bool is_refusal = false;       // as Finish has it
   bool is_lost = false;          // the row has to be computed again for its token to be chosen
   std::vector<double> log_sums;  // of the rows behind which these came, where log-probabilities are asked for
 };
@@ -25,8 +26,8 @@ class StepChoice {
  public:
   StepChoice(Context& context, int64_t vocab) : context_(context), vocab_(vocab) {}
 
-  // Behind the rows of this part, which end with those of its guesses, a token is chosen, or several where guesses
-  // come true.
+  // Behind the rows of this part, which end with those of its draft tokens, a token is chosen, or several where draft
+  // tokens are accepted.
   static bool is_answered(const StepPart& part);
 
   // Of a step that was computed, with logits or, where all prompts are under way, none. What is wished of those on a
@@ -55,6 +56,7 @@ class StepChoice {
   void wish(const StepPart& part, const PartChoice& choice, Scratch& scratch);
   void choose(const StepPart& part, PartChoice& choice, Scratch& scratch);
   bool choose_next(Sequence& sequence, PartChoice& choice, Scratch& scratch);
+  int32_t choose_token(Sequence& sequence, int64_t row, Scratch& scratch);
 
   Context& context_;
   int64_t vocab_;

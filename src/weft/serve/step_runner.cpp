@@ -37,15 +37,17 @@ int64_t state_bytes_of_sequence(const ModelConfig& c, const MeshShape& mesh, DTy
   return conv_rows * (2 * keys + values) + c.num_recurrent() * matrices * mesh.dp();
 }
 
-int64_t most_states_of_each(int64_t guesses, bool keeps_prefixes) { return 1 + guesses + (keeps_prefixes ? 4 : 0); }
+int64_t most_states_of_each(int64_t draft_tokens, bool keeps_prefixes) {
+  return 1 + draft_tokens + (keeps_prefixes ? 4 : 0);
+}
 
 // A kept one, at least, to each that runs.
-StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, int64_t guesses,
+StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, int64_t draft_tokens,
                          bool keeps_prefixes) {
   if (state_bytes == 0) return {.running = most};
-  const int64_t fit = cache_bytes / 2 / state_bytes, of_each = 1 + guesses + (keeps_prefixes ? 1 : 0);
+  const int64_t fit = cache_bytes / 2 / state_bytes, of_each = 1 + draft_tokens + (keeps_prefixes ? 1 : 0);
   const int64_t running = std::clamp<int64_t>(fit / of_each, 1, most);
-  const int64_t most_kept = running * (most_states_of_each(guesses, keeps_prefixes) - 1);
+  const int64_t most_kept = running * (most_states_of_each(draft_tokens, keeps_prefixes) - 1);
   return {.running = running, .kept = std::clamp<int64_t>(fit - running, 0, most_kept)};
 }
 
@@ -69,7 +71,7 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
         "leave cp out",
         shape.cp);
   if (shape.cp > 1 && model.config().mtp_layers > 0)
-    throw UsageError("--mesh cp={}: the model's own part that guesses reads rows that lie on one rank: leave cp out",
+    throw UsageError("--mesh cp={}: the model's own part that drafts reads rows that lie on one rank: leave cp out",
                      shape.cp);
   if (block_tokens % shape.cp != 0)
     throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
@@ -84,10 +86,10 @@ void StepRunner::clear() {
   ids_.clear(), wanted_.clear(), blocks_.clear(), sequences_.clear(), runs_.clear(), from_.clear(), folder_.clear();
 }
 
-void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
+void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> draft_tokens, int64_t first,
                      std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter,
                      std::span<const TokenRun> runs, int32_t found) {
-  const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + guesses.size()), end = begin + count,
+  const auto begin = int64_t(ids_.size()), count = int64_t(tokens.size() + draft_tokens.size()), end = begin + count,
              keys = first + count;
   sequences_.push_back({int32_t(begin), int32_t(end), int32_t(keys), int32_t(blocks_.size()), adapter});
   if (!model_.config().has_states()) runs = {};
@@ -95,7 +97,7 @@ void StepRunner::add(std::span<const int32_t> tokens, std::span<const int32_t> g
     runs_.push_back({int32_t(begin) + run.begin, int32_t(begin) + run.end, run.from, run.to});
   ids_.insert(ids_.end(), tokens.begin(), tokens.end());
   if (found >= 0) ids_.back() = -1 - found;
-  ids_.insert(ids_.end(), guesses.begin(), guesses.end());
+  ids_.insert(ids_.end(), draft_tokens.begin(), draft_tokens.end());
   for (int64_t row = end - num_wanted; row < end; ++row) wanted_.push_back(int32_t(row));
   const auto held = blocks.first(size_t(ceil_div(keys, block_tokens())));
   blocks_.insert(blocks_.end(), held.begin(), held.end());
@@ -161,7 +163,7 @@ void StepRunner::reserve(int64_t words) {
 }
 
 void StepRunner::broadcast(int64_t begin, int64_t end) {
-  world_.broadcast(message_.slice_flat(begin, {end - begin}), model_.speaker());
+  world_.broadcast(message_.slice_flat(begin, {end - begin}), model_.driver());
 }
 
 void StepRunner::send(Order order) {
@@ -268,12 +270,12 @@ Tensor StepRunner::compute(Order order, const Tensor& found) {
   return predicts ? model_.predict(pass, from_, wanted_) : model_.logits(pass, wanted_);
 }
 
-// The step's ids where tensors lie, with what the speaker found before.
+// The step's ids where tensors lie, with what the driver found before.
 Tensor StepRunner::place_found(int64_t count, const Tensor& found) {
   Context& context = model_.context();
   const Tensor here =
-      is_speaker() ? found.slice_rows(0, count) : context.empty(DType::u8, {count, int64_t(sizeof(FoundTokens))});
-  if (world_.size() > 1) world_.broadcast(here, model_.speaker());
+      is_driver() ? found.slice_rows(0, count) : context.empty(DType::u8, {count, int64_t(sizeof(FoundTokens))});
+  if (world_.size() > 1) world_.broadcast(here, model_.driver());
   const Tensor ids = context.empty(DType::i32, {int64_t(ids_.size())});
   context.kernels.place_tokens(context.stream, ids, ids_.data(), here);
   return ids;

@@ -1,4 +1,4 @@
-// StepRunner: one step of serving on every rank of a mesh, over a paged cache. The speaker says what is computed, the
+// StepRunner: one step of serving on every rank of a mesh, over a paged cache. The driver says what is computed, the
 // others follow.
 #pragma once
 #include <optional>
@@ -26,11 +26,11 @@ struct StateShares {
   int64_t all() const { return running + kept; }
 };
 // Of at most `most` sequences, at least one, so that all states take at most half of a cache of so many bytes, if
-// that can be. guesses: of what each says next, in one step.
-StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, int64_t guesses,
+// that can be. draft_tokens: of what each says next, in one step.
+StateShares share_states(int64_t state_bytes, int64_t cache_bytes, int64_t most, int64_t draft_tokens,
                          bool keeps_prefixes);
-// For each that runs, however large the cache is: its own, those of its guesses, and kept ones.
-int64_t most_states_of_each(int64_t guesses, bool keeps_prefixes);
+// For each that runs, however large the cache is: its own, those of its draft tokens, and kept ones.
+int64_t most_states_of_each(int64_t draft_tokens, bool keeps_prefixes);
 
 class StepRunner {
  public:
@@ -42,21 +42,21 @@ class StepRunner {
   StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_tokens)
       : StepRunner(model, num_blocks, block_tokens, {model.dtype()}) {}
 
-  bool is_speaker() const { return model_.is_speaker(); }
+  bool is_driver() const { return model_.is_driver(); }
   // This rank's: of each block the run of tokens that is its share, where cp spreads them.
   const PagedCache& cache() const { return cache_; }
   int64_t block_tokens() const { return cache_.block_tokens() * model_.mesh().shape().cp; }
-  // Other ranks: does what the speaker says until he says stop. Sleeps while he says nothing, without a limit.
+  // Other ranks: does what the driver says until he says stop. Sleeps while he says nothing, without a limit.
   void follow();
 
-  // The speaker's: clear, add for each sequence, run; at last stop.
+  // The driver's: clear, add for each sequence, run; at last stop.
   void clear();
-  // The next rows of a sequence, tokens and then guesses, which stand from position `first` on; what is before them
-  // is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
+  // The next rows of a sequence, tokens and then draft tokens, which stand from position `first` on; what is before
+  // them is in the cache. `blocks` are the sequence's, in order, and hold these rows too. The logits of the last
   // num_wanted are wanted. adapter: 0 for none; those who share one come one after the other. runs: of a model with
   // states, these rows, counted from 0, and the states below num_states that they begin with and leave. found: the
   // last token, whatever is written there, is this one of those that run() is told of; -1: it is as written.
-  void add(std::span<const int32_t> tokens, std::span<const int32_t> guesses, int64_t first,
+  void add(std::span<const int32_t> tokens, std::span<const int32_t> draft_tokens, int64_t first,
            std::span<const int32_t> blocks, int64_t num_wanted, int32_t adapter = 0,
            std::span<const TokenRun> runs = {}, int32_t found = -1);
   // Logits [rows wanted, V] in the order in which they were added; valid until the next call. found: on the device,

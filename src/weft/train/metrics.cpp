@@ -29,6 +29,8 @@ void MetricsFile::write(const StepMetrics& m) {
   fmt::format_to(out, "{{\"step\":{}", m.step);
   add_number(line_, "loss", m.loss);
   if (m.mtp_loss) add_number(line_, "mtp_loss", *m.mtp_loss);
+  if (m.expert_load) add_number(line_, "expert_load", *m.expert_load);
+  if (m.expert_rank_load) add_number(line_, "expert_rank_load", *m.expert_rank_load);
   add_number(line_, "grad_norm", m.grad_norm);
   add_number(line_, "lr", m.lr);
   fmt::format_to(out, ",\"tokens\":{}", m.tokens);

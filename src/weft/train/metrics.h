@@ -18,6 +18,7 @@ struct StepMetrics {
   int64_t step = 0;
   double loss = 0;                 // nats per token
   std::optional<double> mtp_loss;  // of the token further on, where the model has a part for that
+  std::optional<double> expert_load, expert_rank_load;  // as StepResult has them
   double grad_norm = 0;
   double lr = 0;
   int64_t tokens = 0;  // seen since the start of the run, over all ranks

@@ -36,12 +36,15 @@ LrSchedule read_schedule(Toml& toml, int64_t steps, double lr) {
   LrSchedule s;
   s.steps = steps;
   s.lr = toml.number("optimizer.lr", lr, 0, 1e3);
-  s.min_lr = toml.number("optimizer.min_lr", 0.1 * s.lr, 0, 1e3);
   const std::string decay = toml.choice("optimizer.schedule", "cosine", {"cosine", "linear", "wsd", "constant"});
   s.decay = decay == "cosine"   ? Decay::cosine
             : decay == "linear" ? Decay::linear
             : decay == "wsd"    ? Decay::wsd
                                 : Decay::constant;
+  if (s.decay != Decay::constant)
+    s.min_lr = toml.number("optimizer.min_lr", 0.1 * s.lr, 0, 1e3);
+  else if (toml.has("optimizer.min_lr"))
+    toml.reject("optimizer.min_lr", "a constant rate never falls: leave it out, or write another optimizer.schedule");
   s.warmup = toml.integer("optimizer.warmup", std::min<int64_t>(100, steps / 10), 0, kLongestSchedule);
   if (s.decay == Decay::wsd)
     s.decay_steps = toml.integer("optimizer.decay_steps", steps / 5, 0, kLongestSchedule);

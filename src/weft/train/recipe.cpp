@@ -231,6 +231,33 @@ void read_pipeline(Toml& toml, MeshConfig& c) {
   c.virtual_stages = int(toml.integer("mesh.virtual_stages", usual, 1, 64));
 }
 
+// A recipe that says what is offloaded keeps it also where that is nothing at the moment.
+void read_offload_dir(Toml& toml, Recipe& r) {
+  OffloadConfig& c = r.mesh.offload;
+  const auto is_on_disk = [](OffloadTo to) { return to == OffloadTo::disk; };
+  if (is_on_disk(c.optimizer) || is_on_disk(c.parameters) || is_on_disk(c.activations)) {
+    c.dir = toml.get<std::string>("mesh.offload_dir", r.log.dir + "/offload");
+    return;
+  }
+  constexpr const char* kKeys[] = {"mesh.offload_optimizer", "mesh.offload_parameters", "mesh.offload_activations"};
+  if (toml.has("mesh.offload_dir") && std::ranges::none_of(kKeys, [&](const char* key) { return toml.has(key); }))
+    toml.reject("mesh.offload_dir",
+                "nothing is offloaded to a disk: leave it out, or write mesh.offload_optimizer = \"disk\"");
+  toml.allow("mesh.offload_dir");
+}
+
+void check_trace_steps(Toml& toml, std::span<const int64_t> steps, int64_t last) {
+  if (steps.empty()) return;
+  if (steps.size() != 2 || steps[0] > steps[1])
+    toml.reject("log.trace_steps", "write the first and the last step to trace, as [10, 12]");
+  if (steps[0] > last || steps[1] < 1)
+    toml.reject(
+        "log.trace_steps",
+        fmt::format("nothing would be traced, since steps go from 1 to train.steps = {}: write some of these, "
+                    "or []",
+                    last));
+}
+
 }  // namespace
 
 RecomputePolicy read_recompute(Toml& toml) {
@@ -337,11 +364,10 @@ Recipe read_recipe(Toml& toml) {
   check_mtp(toml, r);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
-  r.mesh.offload.dir = toml.get<std::string>("mesh.offload_dir", r.log.dir + "/offload");
+  read_offload_dir(toml, r);
   r.log.tensorboard = toml.get<bool>("log.tensorboard", true);
   r.log.trace_steps = toml.get<std::vector<int64_t>>("log.trace_steps", {});
-  if (!r.log.trace_steps.empty() && (r.log.trace_steps.size() != 2 || r.log.trace_steps[0] > r.log.trace_steps[1]))
-    toml.reject("log.trace_steps", "write the first and the last step to trace, as [10, 12]");
+  check_trace_steps(toml, r.log.trace_steps, r.train.steps);
   r.checkpoint.dir = toml.get<std::string>("checkpoint.dir", r.log.dir + "/checkpoints");
   r.checkpoint.every = toml.integer("checkpoint.every", 0, 0, kMostSteps);
   r.checkpoint.keep = toml.integer("checkpoint.keep", 3, 0, kMostSteps);

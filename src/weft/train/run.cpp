@@ -54,6 +54,8 @@ class Reporter {
                                      {"speed/tokens_per_s", float(m.tokens_per_s)},
                                      {"speed/mfu", float(m.mfu)}};
       if (m.mtp_loss) scalars.push_back({"train/mtp_loss", float(*m.mtp_loss)});
+      if (m.expert_load) scalars.push_back({"experts/load", float(*m.expert_load)});
+      if (m.expert_rank_load) scalars.push_back({"experts/rank_load", float(*m.expert_rank_load)});
       if (m.policy)
         each_figure(*m.policy, [&](std::string_view tag, double value) { scalars.push_back({tag, float(value)}); });
       tensorboard_->write(m.step, scalars);
@@ -266,6 +268,8 @@ class Run {
       reporter_->step({.step = step,
                        .loss = result.loss,
                        .mtp_loss = result.mtp_loss,
+                       .expert_load = result.expert_load,
+                       .expert_rank_load = result.expert_rank_load,
                        .grad_norm = result.grad_norm,
                        .lr = result.lr,
                        .tokens = tokens_seen_,

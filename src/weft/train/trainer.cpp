@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "weft/tensor/host_access.h"
 #include "weft/tensor/repeated_step.h"
@@ -119,10 +121,13 @@ Trainer::Trainer(Context& context, Communicator& world, const Recipe& recipe, co
     if (observer_) observer_(action, is_begin);
   });
   for (const auto& part : model_.parts()) part->prepare(context_, recipe.dtype());
-  for (const auto& part : model_.parts())
+  for (const auto& part : model_.parts()) {
     for (RouterBias* b : part->router_biases()) router_biases_.push_back(b);
-  if (!router_biases_.empty())
-    chosen_ = context_.stream.host_memory().empty(DType::i64, {int64_t(router_biases_.size()), recipe.model.experts});
+    for (ExpertUse* u : part->expert_uses()) expert_uses_.push_back(u);
+  }
+  if (!expert_uses_.empty())
+    chosen_ = context_.stream.host_memory().empty(DType::i64, {int64_t(expert_uses_.size()), recipe.model.experts});
+  loads_ = context_.stream.host_memory().empty(DType::f64, {2});
   scalar_ = context_.stream.host_memory().empty(DType::f64, {1});
   loss_dy_ = context_.empty(DType::f32, {1});
   context_.kernels.fill(context_.stream, loss_dy_, 1);
@@ -205,7 +210,7 @@ StepResult Trainer::step() {
     result.mtp_loss = sum_over_ranks(counts_loss() ? further_loss_sum_ : 0) / num_targets;
   result.waited_s = pipeline_.waited_seconds();
   result.was_skipped = !update(result);
-  update_router_biases(!result.was_skipped);
+  count_experts(result);
   context_.stream.level_scratch();
   ++next_step_;
   return result;
@@ -230,19 +235,39 @@ bool Trainer::update(StepResult& result) {
   return true;
 }
 
-// Counts begin anew in any case; a step that is skipped changes no bias.
-void Trainer::update_router_biases(bool was_updated) {
-  if (router_biases_.empty()) return;
+// How often experts were chosen, which balances routers. Counts begin anew in any case; a step that is skipped
+// changes no bias.
+void Trainer::count_experts(StepResult& result) {
+  if (recipe_.model.experts == 0) return;
   const auto experts = size_t(recipe_.model.experts);
-  int64_t* const all = is_meta() ? nullptr : chosen_.data<int64_t>();
-  for (size_t i = 0; i < router_biases_.size(); ++i) {
-    std::vector<int64_t>& mine = router_biases_[i]->chosen;
-    if (all) std::copy(mine.begin(), mine.end(), all + i * experts);
-    std::fill(mine.begin(), mine.end(), 0);
+  double most_load = 0;
+  for (size_t i = 0; i < expert_uses_.size(); ++i) {
+    const std::vector<int64_t>& mine = expert_uses_[i]->chosen;
+    if (!is_meta()) std::copy(mine.begin(), mine.end(), chosen_.data<int64_t>() + i * experts);
+    most_load = std::max(most_load, expert_uses_[i]->most_load);
+    expert_uses_[i]->clear();
   }
-  mesh_.data().all_reduce(chosen_);
-  for (size_t i = 0; all && was_updated && i < router_biases_.size(); ++i)
-    router_biases_[i]->update(context_.stream, {all + i * experts, experts}, double(recipe_.model.router_bias_rate));
+  if (!expert_uses_.empty()) mesh_.data().all_reduce(chosen_);
+  if (!is_meta()) loads_.data<double>()[0] = busiest_expert(), loads_.data<double>()[1] = most_load;
+  world_.all_reduce(loads_, Reduction::max);
+  if (is_meta()) return;
+  for (size_t i = 0; !result.was_skipped && i < router_biases_.size(); ++i)
+    router_biases_[i]->update(context_.stream, {chosen_.data<int64_t>() + i * experts, experts},
+                              double(recipe_.model.router_bias_rate));
+  result.expert_load = loads_.data<double>()[0];
+  if (mesh_.shape().ep > 1) result.expert_rank_load = loads_.data<double>()[1];
+}
+
+double Trainer::busiest_expert() {
+  double most = 0;
+  const int64_t experts = recipe_.model.experts;
+  for (size_t i = 0; i < expert_uses_.size(); ++i) {
+    const int64_t* const of_layer = chosen_.data<int64_t>() + int64_t(i) * experts;
+    const auto total = double(std::reduce(of_layer, of_layer + experts));
+    const auto busiest = double(*std::max_element(of_layer, of_layer + experts) * experts);
+    if (total > 0) most = std::max(most, busiest / total);
+  }
+  return most;
 }
 
 std::vector<Owned> Trainer::router_biases() const {

@@ -26,6 +26,9 @@ struct StepResult {
   bool was_left = false;     // somebody asked to stop before there was anything to train on: nothing else is known
   bool was_skipped = false;  // a gradient was not finite: the loss scale was halved, or the recipe says to go on
   double waited_s = 0;       // of this rank, for other stages of a pipeline
+  // Of the layer where they are the most, times an even share: what the busiest expert took of the step's tokens; and
+  // the busiest rank of any pass, where experts lie on several.
+  std::optional<double> expert_load, expert_rank_load;
 };
 
 // A Trainer belongs to one thread. All ranks call the same functions in the same order. In the steady state a step
@@ -81,7 +84,8 @@ class Trainer {
   double sum_over_ranks(double value);
   bool is_meta() const { return context_.stream.allocator().device() == Device::meta; }
   bool update(StepResult& result);
-  void update_router_biases(bool was_updated);
+  void count_experts(StepResult& result);
+  double busiest_expert();
   [[noreturn]] void stop_not_finite(double loss);
 
   Context& context_;
@@ -101,8 +105,10 @@ class Trainer {
   GradNormMeter grad_norm_;
   std::vector<Owned> frozen_;
   LossScaler scaler_;
-  std::vector<RouterBias*> router_biases_;
-  Tensor chosen_;   // [router biases, E] i64: how often each expert was chosen in the step
+  std::vector<RouterBias*> router_biases_;  // of the layers with experts, or none
+  std::vector<ExpertUse*> expert_uses_;     // of these
+  Tensor chosen_;   // [layers with experts, E] i64: how often each expert was chosen in the step
+  Tensor loads_;    // [2] f64, for the busiest over ranks
   Tensor scalar_;   // [1] f64, for sums over ranks
   Tensor loss_dy_;  // [1] f32: the gradient of the loss is wanted
   int64_t next_step_ = 0;

@@ -1,6 +1,8 @@
 // Gate: the router's products, the choice, and the gradients of the losses that balance it.
 #include "weft/parallel/expert/gate.h"
 
+#include <algorithm>
+
 #include "weft/tensor/host_access.h"
 
 namespace weft {
@@ -32,6 +34,11 @@ void RouterBias::update(Stream& stream, std::span<const int64_t> all_chosen, dou
   });
 }
 
+void ExpertUse::clear() {
+  std::fill(chosen.begin(), chosen.end(), 0);
+  most_load = 0;
+}
+
 Tensor GateOp::forward(Context& context, const Tensor& x) {
   logits = x;
   scores = context.empty_like(x);
@@ -60,11 +67,13 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
   if (config.capacity_factor > 0) route->drop_beyond(context, double(config.capacity_factor), rows);
   x.device() == Device::meta ? route->assign_evenly() : route->assign();
   route->exchange(context, experts);
+  if (use && experts && weights.numel() > 0)
+    use->most_load = std::max(use->most_load, double(route->num_here()) / double(weights.numel()));
   return weights;
 }
 
 Tensor GateOp::backward(Context& context, const Tensor& dweights) {
-  if (bias) route->each_choice([&](int32_t, int32_t expert) { ++bias->chosen[size_t(expert)]; });
+  if (use) route->each_choice([&](int32_t, int32_t expert) { ++use->chosen[size_t(expert)]; });
   const bool balances = config.balance_loss != 0 && loss_scale != 0;
   Tensor dlogits = context.empty_like(logits);
   const bool trains_factors = factors && factors->trainable && dweights;

@@ -9,17 +9,25 @@ namespace weft {
 // share of the step's tokens, and falls for the others. Source: Wang et al., "Auxiliary-Loss-Free Load Balancing
 // Strategy for Mixture-of-Experts", 2024.
 struct RouterBias {
-  RouterBias(const std::string& name, const Placement& placement)
-      : bias(name, placement, Init::zeros()), chosen(size_t(placement.shape.numel())) {
+  RouterBias(const std::string& name, const Placement& placement) : bias(name, placement, Init::zeros()) {
     bias.trainable = false;
   }
   void allocate(Context& context, DType dtype);  // zeros, for tokens in `dtype`
 
-  Param bias;                   // [E] f32, the same on every rank; in no group of parameters
-  std::vector<int64_t> chosen;  // [E]: how often since the last update, by the tokens of this rank
+  Param bias;  // [E] f32, the same on every rank; in no group of parameters
 
-  // chosen: summed over the ranks that saw other tokens.
+  // all_chosen: ExpertUse's, summed over the ranks that saw other tokens.
   void update(Stream& stream, std::span<const int64_t> all_chosen, double rate);
+};
+
+// How training has used a layer's experts since this was cleared.
+struct ExpertUse {
+  explicit ExpertUse(int64_t experts) : chosen(size_t(experts)) {}
+  void clear();
+
+  std::vector<int64_t> chosen;  // [E]: how often, by the tokens of this rank
+  // What this rank's experts took at most in a pass, times their even share of what the group's ranks sent.
+  double most_load = 0;
 };
 
 // What is added to the loss of every token, before it is divided by the number of targets:
@@ -41,6 +49,7 @@ struct GateOp {
   Communicator* experts;         // null: alone
   Communicator* rows;            // who holds other tokens of the same rows of the batch; null: nobody
   RouterBias* bias;              // null: none
+  ExpertUse* use;                // null: nobody counts
   Param* factors;                // [E]: of the weights of experts; null: none
   float loss_scale;              // of the added losses; 0 where another rank adds them
   bool stays_on_device = false;  // the choice, which the host then does not know before a backward pass

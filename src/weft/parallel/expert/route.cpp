@@ -147,8 +147,10 @@ void Route::exchange(Context& context, Communicator* group) {
   group->all_to_all(arriving, row_tokens_, mine, next_);
   // Without data every rank sends what this one does.
   const int64_t first = even_cut(num_experts_, group->rank(), size).begin;
+  const double load = std::min(context.expert_load, double(size));
+  const auto assumed = [&](int64_t expert) { return int64_t(std::llround(double(counts_[size_t(expert)]) * load)); };
   for (int64_t i = 0; i < size * here; ++i) {
-    taken_[size_t(i)] = has_data ? arriving.data<int64_t>()[i] : counts_[size_t(first + i % here)];
+    taken_[size_t(i)] = has_data ? arriving.data<int64_t>()[i] : assumed(first + i % here);
     received_[size_t(i / here)] += taken_[size_t(i)];
   }
   order_by_expert(taken_, has_data);

@@ -70,6 +70,11 @@ void take_device(Translation& t, const ConfigEntry& entry, std::string_view targ
   if (device != "cpu" && device != "nvme") t.reject(entry, "none, cpu or nvme");
   t.put(target, std::string(device == "cpu" ? "host" : "disk"));
 }
+void take_nvme_path(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  const std::string device = entry.key.substr(0, entry.key.size() - std::string_view("nvme_path").size()) + "device";
+  if (t.text(device) != "nvme") return t.say(Fate::not_needed, "nothing is kept on a disk");
+  t.put(target, t.text_of(entry));
+}
 void take_file(Translation& t, const ConfigEntry& entry, std::string_view) {
   t.say(Fate::open, "most of the configuration is in that file: weft plan --import it");
   t.open("deepspeed_config_file", fmt::format("weft plan --import {} has the rest", entry.text));
@@ -155,8 +160,8 @@ constexpr Rule kRules[] = {
     number("deepspeed_config.gradient_clipping", "optimizer.clip"),
     taken("deepspeed_config.offload_optimizer_device", "mesh.offload_optimizer", take_device),
     taken("deepspeed_config.offload_param_device", "mesh.offload_parameters", take_device),
-    text("deepspeed_config.offload_optimizer_nvme_path", "mesh.offload_dir"),
-    text("deepspeed_config.offload_param_nvme_path", "mesh.offload_dir"),
+    taken("deepspeed_config.offload_optimizer_nvme_path", "mesh.offload_dir", take_nvme_path),
+    taken("deepspeed_config.offload_param_nvme_path", "mesh.offload_dir", take_nvme_path),
     same("deepspeed_config.zero3_init_flag", "a rank makes its own part of the weights"),
     not_needed("deepspeed_config.zero3_save_16bit_model", "weft convert writes whole models"),
     taken("deepspeed_config.deepspeed_config_file", "", take_file),

@@ -90,6 +90,7 @@ void take_min_lr(Translation& t, const ConfigEntry& entry, std::string_view) {
 }
 void take_cosine_floor(Translation& t, const ConfigEntry& entry, std::string_view target) {
   const auto lr = t.number("optimizer.params.lr");
+  if (t.text("scheduler.type") != "WarmupCosineLR") return t.say(Fate::not_needed, "it is a key of WarmupCosineLR");
   if (!lr) return t.say(Fate::open, "a share of a rate that the file does not say: write optimizer.min_lr");
   t.put(target, t.number_of(entry) * *lr);
 }
@@ -293,7 +294,7 @@ void finish(Translation& t) {
     t.imply("optimizer.schedule", std::string("constant"), "no scheduler in the file");
     t.imply("optimizer.warmup", int64_t(0), "no scheduler in the file");
     t.open("optimizer.schedule", "the training script may have a schedule of its own");
-  } else if (!t.has("optimizer.min_lr")) {
+  } else if (t.word_in_recipe("optimizer.schedule") != "constant") {
     t.imply("optimizer.min_lr", 0.0, kDefault);
   }
   if (!t.has("optimizer.lr")) t.open("optimizer.lr", "weft's usual rate stands there");

@@ -102,7 +102,7 @@ constexpr Rule kRules[] = {
 
     taken("optimizer", "optimizer.name", take_optimizer),
     number("lr", "optimizer.lr"),
-    number("min-lr", "optimizer.min_lr"),
+    taken("min-lr", "optimizer.min_lr", take_min_lr),
     taken("lr-decay-style", "optimizer.schedule", take_decay),
     taken("lr-decay-iters", "", take_decay_length),
     taken("lr-decay-samples", "", take_decay_length),
@@ -199,6 +199,7 @@ constexpr Rule kRules[] = {
     whole("num-moe-experts", "model.experts"),
     whole("moe-router-topk", "model.experts_per_token"),
     whole("moe-ffn-hidden-size", "model.expert_ffn"),
+    whole("moe-latent-size", "model.expert_latent_dim"),
     taken("moe-shared-expert-intermediate-size", "model.shared_experts", take_shared_experts),
     taken("moe-layer-freq", "model.first_dense_layers", take_layer_kinds),
     taken("moe-router-load-balancing-type", "", take_balance),
@@ -422,7 +423,7 @@ void finish(Translation& t) {
     t.imply("optimizer.betas", pair_of(t.number_or("adam-beta1", 0.9), t.number_or("adam-beta2", 0.999)), kDefault);
   t.imply("optimizer.weight_decay", 0.01, kDefault);
   t.imply("optimizer.schedule", std::string("linear"), kDefault);
-  t.imply("optimizer.min_lr", 0.0, kDefault);
+  if (t.word_in_recipe("optimizer.schedule") != "constant") t.imply("optimizer.min_lr", 0.0, kDefault);
   t.imply("optimizer.warmup", int64_t(0), kDefault);
   if (!t.has("optimizer.lr")) t.open("optimizer.lr", "weft's usual rate stands there");
   if (!t.has("train.steps")) t.open("train.steps", "weft's usual 1000 stand there");

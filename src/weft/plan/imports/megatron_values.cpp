@@ -57,6 +57,10 @@ constexpr Words kScores = {{{"softmax", "softmax"}, {"sigmoid", "sigmoid"}}};
 void take_position(Translation& t, const ConfigEntry& e, std::string_view to) { take_word(t, e, to, kPositions); }
 void take_norm(Translation& t, const ConfigEntry& e, std::string_view to) { take_word(t, e, to, kNorms); }
 void take_decay(Translation& t, const ConfigEntry& e, std::string_view to) { take_word(t, e, to, kDecays); }
+void take_min_lr(Translation& t, const ConfigEntry& entry, std::string_view target) {
+  if (t.text("lr-decay-style") == "constant") return t.say(Fate::not_needed, "the rate is constant");
+  t.put(target, t.number_of(entry));
+}
 void take_optimizer(Translation& t, const ConfigEntry& e, std::string_view to) { take_word(t, e, to, kOptimizers); }
 void take_context_mode(Translation& t, const ConfigEntry& e, std::string_view to) {
   take_word(t, e, to, kContextModes);

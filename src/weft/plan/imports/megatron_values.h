@@ -28,6 +28,7 @@ void set_precision(Translation& t, const ConfigEntry& entry, std::string_view ta
 void take_position(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_norm(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_decay(Translation& t, const ConfigEntry& entry, std::string_view target);
+void take_min_lr(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_optimizer(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_context_mode(Translation& t, const ConfigEntry& entry, std::string_view target);
 void take_score(Translation& t, const ConfigEntry& entry, std::string_view target);

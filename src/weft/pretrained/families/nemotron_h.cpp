@@ -1,5 +1,6 @@
 // Nemotron-H and Nemotron 3 as Hugging Face saves them: every layer is one part alone, of Mamba-2, of attention
-// without positions, or a feed-forward one, dense or of experts chosen by a sigmoid.
+// without positions, or a feed-forward one, dense or of experts chosen by a sigmoid, which may read latent rows
+// (Nemotron 3 Super and Ultra).
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -94,7 +95,11 @@ void expert_fields(HfFields& f, ModelConfig& c) {
   f.flag("norm_topk_prob", c.norm_topk, true);
   f.size("n_group", c.expert_groups, 1);
   f.size("topk_group", c.groups_per_token, 1);
-  f.only_null("moe_latent_size");
+  constexpr const char* kLatent = "moe_latent_size";
+  if (f.is_reading())
+    f.size(kLatent, c.expert_latent_dim, 0);
+  else
+    f.to()[kLatent] = c.expert_latent_dim > 0 ? nlohmann::json(c.expert_latent_dim) : nlohmann::json();
 }
 
 void fields(HfFields& f, ModelConfig& c) {
@@ -145,6 +150,8 @@ constexpr NameRow kNames[] = {
     {"layers.#.mlp.down", "backbone.layers.#.mixer.down_proj"},
     {"layers.#.moe.router", "backbone.layers.#.mixer.gate"},
     {"layers.#.moe.router.bias", "backbone.layers.#.mixer.gate.e_score_correction_bias"},
+    {"layers.#.moe.latent_down", "backbone.layers.#.mixer.fc1_latent_proj"},
+    {"layers.#.moe.latent_up", "backbone.layers.#.mixer.fc2_latent_proj"},
     {"layers.#.moe.experts.up", "backbone.layers.#.mixer.experts.@.up_proj"},
     {"layers.#.moe.experts.down", "backbone.layers.#.mixer.experts.@.down_proj"},
     {"layers.#.moe.shared.up", "backbone.layers.#.mixer.shared_experts.up_proj"},

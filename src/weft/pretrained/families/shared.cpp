@@ -55,25 +55,31 @@ void scaling_fields(HfFields& f, ModelConfig& c) {
   }
 }
 
+// An object of f, where the kind of scaling stands with its keys.
+void read_scaling(HfFields& f, const JsonView& object, ModelConfig& c) {
+  HfFields inner(object);
+  const char* const key = inner.has("rope_type") ? "rope_type" : "type";
+  inner.choice<Kind>(key, c.rope_scaling.kind, kScalings, "default");
+  if (c.rope_scaling.kind != Kind::none) scaling_fields(inner, c);
+  f.add_keys_of(inner);
+}
+
+// A number of an object of f.
+template <class T>
+void read_inside(HfFields& f, const JsonView& object, const char* key, T& value, double otherwise) {
+  HfFields inner(object);
+  inner.number(key, value, otherwise);
+  f.add_keys_of(inner);
+}
+
 void read_rope(HfFields& f, ModelConfig& c, double theta) {
-  RopeScaling& s = c.rope_scaling;
-  const auto read = [&](HfFields& from) {
-    const char* const key = from.has("rope_type") ? "rope_type" : "type";
-    from.choice<Kind>(key, s.kind, kScalings, "default");
-    if (s.kind != Kind::none) scaling_fields(from, c);
-  };
   if (f.has("rope_parameters")) {  // of version 5 on
     const JsonView parameters = f.from().at("rope_parameters");
-    HfFields inner(parameters);
-    inner.number("rope_theta", c.rope_theta, theta);
-    read(inner);
-    return;
+    read_inside(f, parameters, "rope_theta", c.rope_theta, theta);
+    return read_scaling(f, parameters, c);
   }
   f.number("rope_theta", c.rope_theta, theta);
-  if (!f.has("rope_scaling")) return;
-  const JsonView scaling = f.from().at("rope_scaling");
-  HfFields inner(scaling);
-  read(inner);
+  if (f.has("rope_scaling")) read_scaling(f, f.from().at("rope_scaling"), c);
 }
 
 void write_rope(HfFields& f, ModelConfig& c, double theta) {
@@ -155,11 +161,16 @@ void rope_fields(HfFields& f, ModelConfig& c, double theta, const char* partial_
   read_rope(f, c, theta);
   if (!partial_key) return;
   f.number(partial_key, share, share);
+  const auto check = [&](const HfFields& from, const char* key) {
+    if (!(share > 0 && share <= 1)) from.refuse(key, "it must be above 0 and at most 1");
+  };
+  check(f, partial_key);
   if (f.has("rope_parameters")) {
     const JsonView parameters = f.from().at("rope_parameters");
-    HfFields(parameters).number("partial_rotary_factor", share, share);
+    HfFields inner(parameters);
+    inner.number("partial_rotary_factor", share, share);
+    check(inner, "partial_rotary_factor");
   }
-  if (!(share > 0 && share <= 1)) f.refuse(partial_key, "it must be above 0 and at most 1");
   c.rotary_dim = int64_t(double(width_of_head(c)) * share);
 }
 
@@ -168,8 +179,7 @@ void scaled_query_rope_fields(HfFields& f, ModelConfig& c, double theta) {
   rope_fields(f, c, theta);
   if (f.is_reading()) {
     if (!f.has(kParameters)) return;
-    const JsonView parameters = f.from().at(kParameters);
-    return HfFields(parameters).number(kBeta, c.rope_scaling.query_beta, 0);
+    return read_inside(f, f.from().at(kParameters), kBeta, c.rope_scaling.query_beta, 0);
   }
   nlohmann::json parameters = taken_rope_parameters(f);
   parameters[kBeta] = c.rope_scaling.query_beta;
@@ -178,20 +188,15 @@ void scaled_query_rope_fields(HfFields& f, ModelConfig& c, double theta) {
 
 bool rope_fields_by_layer(HfFields& f, ModelConfig& c, double theta, double local_theta) {
   if (!f.has("rope_parameters") || !f.from().at("rope_parameters").has("full_attention")) return false;
-  // As one of the two would stand alone.
-  const auto of_layers = [&](const char* kind) {
-    const nlohmann::json& parameters = f.from().at("rope_parameters").at(kind).raw();
-    return JsonDocument::parse(nlohmann::json{{"rope_parameters", parameters}}.dump(), f.from().source());
-  };
-  const JsonDocument global = of_layers("full_attention"), local = of_layers("sliding_attention");
-  const JsonView global_root = global.root(), local_root = local.root();
-  HfFields global_fields(global_root), local_fields(local_root);
+  const JsonView global = f.from().at("rope_parameters").at("full_attention"),
+                 local = f.from().at("rope_parameters").at("sliding_attention");
+  read_inside(f, global, "rope_theta", c.rope_theta, theta);
+  read_scaling(f, global, c);
+  read_inside(f, local, "rope_theta", c.local_rope_theta, local_theta);
   ModelConfig of_local;
-  rope_fields(global_fields, c, theta);
-  rope_fields(local_fields, of_local, local_theta);
+  read_scaling(f, local, of_local);
   if (of_local.rope_scaling.kind != RopeScaling::Kind::none)
     f.refuse("rope_parameters", "local layers cannot be scaled");
-  c.local_rope_theta = of_local.rope_theta;
   return true;
 }
 

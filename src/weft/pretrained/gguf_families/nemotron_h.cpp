@@ -23,6 +23,10 @@ void fields(GgufFields& f, ModelConfig& c) {
   constexpr const char* kKeys[] = {kKeyHeads, kWidth};
   const auto told = gguf_fields_by_layer(f, c, kKeys, shape_fields);
   if (f.is_reading()) {
+    // Of a part behind the last layer that predicts a token further on, which is not read: it has both parts in one
+    // block, or each in its own.
+    gguf_further_layers_field(f, c);
+    c.mtp_layers = 0;
     const std::vector<int64_t>&heads = told[0], &widths = told[1];
     std::vector<bool> attends;
     c.mlp_layers.clear();
@@ -54,6 +58,7 @@ void moe_fields(GgufFields& f, ModelConfig& c) {
     if (!f.is_reading() && !c.has_experts(layer))
       throw Error("nemotron_h_moe models have no dense layers beside those with experts");
   gguf_shared_width_field(f, c);
+  if (f.is_reading() || c.expert_latent_dim > 0) f.size("moe_latent_size", c.expert_latent_dim, 0);
   c.first_dense_layers = 0;
   if (f.is_reading()) return;
   f.set("leading_dense_block_count", int64_t(0));
@@ -61,9 +66,11 @@ void moe_fields(GgufFields& f, ModelConfig& c) {
 }
 
 // Queries and keys lie pair by pair as of Granite, though nothing turns them.
-constexpr NameRow kNorm[] = {{"layers.#.mlp_norm", "blk.#.attn_norm"}};
+constexpr NameRow kOwn[] = {{"layers.#.mlp_norm", "blk.#.attn_norm"},
+                            {"layers.#.moe.latent_down", "blk.#.ffn_latent_down"},
+                            {"layers.#.moe.latent_up", "blk.#.ffn_latent_up"}};
 std::span<const NameRow> names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kNorm), gguf_mamba_names(), gguf_paired_names(c)});
+  static const std::vector<NameRow> rows = joined({std::span(kOwn), gguf_mamba_names(), gguf_paired_names(c)});
   return rows;
 }
 

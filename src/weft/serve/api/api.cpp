@@ -96,6 +96,10 @@ void read_or_refuse(FunctionRef<void()> read) {
     read();
   } catch (const ApiError&) {
     throw;
+  } catch (const JsonValueError& e) {
+    throw ApiError(400, e.what(), {}, e.path());
+  } catch (const SamplingError& e) {
+    throw ApiError(400, e.what(), {}, e.option());
   } catch (const Error& e) {
     throw ApiError(400, e.what());
   }

@@ -70,6 +70,7 @@ ApiError to_api_error(const std::exception& error) {
 }
 
 ApiError to_api_error(const Finish& finish) {
+  if (finish.is_refusal) return {400, finish.error};
   if (finish.retry_after_s == 0) return {500, finish.error, "engine_error"};
   ApiError result(503, finish.error, "model_unavailable");
   result.retry_after_s = finish.retry_after_s;

@@ -31,7 +31,7 @@ http::Reply error_reply(const ApiError& error, Dialect dialect);
 
 // What an exception means to the client: its own mistakes are named, ours are not explained.
 ApiError to_api_error(const std::exception& error);
-// Of a request that ended with an error: 503 where it may pass, else 500.
+// Of a request that ended with an error: 400 where it is its own, 503 where it may pass, else 500.
 ApiError to_api_error(const Finish& finish);
 
 }  // namespace weft::api

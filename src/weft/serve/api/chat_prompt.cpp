@@ -157,7 +157,7 @@ void read_tools(const Conversation& conversation, const ToolChoice& choice, cons
   form.has_marker = plan.reasoning != ReasoningPlace::outside;
   set_reasoning(plan, form);
   if (!form.has_marker) plan.forced_beginning = marker_before(model.tool_format);
-  plan.form = std::move(form);
+  plan.form = std::move(form), plan.form_key = "tools";
 }
 
 // What is looked for in the answers may be control tokens, which then are shown to the parsers.

@@ -2,6 +2,7 @@
 #include "weft/serve/api/generation.h"
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <random>
 
@@ -144,6 +145,14 @@ void Job::add_answer(int64_t prompt, int64_t index) {
   answers_.back()->tools->push(p.forced_beginning);
 }
 
+std::unique_ptr<TokenConstraint> constraint_of(const Plan& plan) {
+  try {
+    return plan.model->constraints->make(*plan.form);
+  } catch (const UsageError& e) {
+    throw ApiError(400, e.what(), {}, plan.form_key);
+  }
+}
+
 Request Job::request_of(const Answer& answer, int64_t index) const {
   const Plan& p = progress_.plan;
   Request request;
@@ -156,7 +165,7 @@ Request Job::request_of(const Answer& answer, int64_t index) const {
     request.sampling.seed = to_number(philox(p.sampling.seed, k, name_hash("answer")));
   request.stop_tokens = p.stop_tokens;
   request.bad_words = p.bad_words;
-  if (p.form) request.constraint = p.model->constraints->make(*p.form);
+  if (p.form) request.constraint = constraint_of(p);
   request.logprobs = p.best_of > p.n ? std::optional(p.logprobs.value_or(0)) : p.logprobs;
   request.prompt_logprobs = p.prompt_logprobs;
   request.priority = p.priority;
@@ -327,9 +336,7 @@ std::string Job::take_calls(Answer& answer, std::string_view text, bool is_last,
 void Job::tell(Answer& answer, Piece piece) {
   Choice& choice = answer.choice;
   if (piece.empty()) return;
-  choice.reasoning += piece.reasoning;
-  choice.content += piece.content;
-  choice.calls.insert(choice.calls.end(), piece.calls.begin(), piece.calls.end());
+  choice.add(piece);
   if (progress_.plan.stream) {
     exchange_->write(form_->piece(progress_, choice, piece));
   } else {
@@ -422,6 +429,34 @@ void Job::cancel() {
 
 }  // namespace
 
+void Choice::add(const Piece& piece) {
+  reasoning += piece.reasoning;
+  content += piece.content;
+  calls.insert(calls.end(), piece.calls.begin(), piece.calls.end());
+  const auto goes_on = [&](Stretch::Of of, bool is_longer, size_t end) {
+    if (!is_longer) return;
+    if (order.empty() || order.back().of != of) order.push_back({of, end});
+    order.back().end = end;
+  };
+  goes_on(Stretch::Of::reasoning, !piece.reasoning.empty(), reasoning.size());
+  goes_on(Stretch::Of::content, !piece.content.empty(), content.size());
+  goes_on(Stretch::Of::calls, !piece.calls.empty(), calls.size());
+}
+
+std::vector<AnswerPart> parts_of(const Choice& choice) {
+  std::vector<AnswerPart> parts;
+  std::array<size_t, 3> begins{};
+  for (const Stretch& s : choice.order) {
+    const size_t begin = std::exchange(begins[size_t(s.of)], s.end);
+    const std::string& text = s.of == Stretch::Of::reasoning ? choice.reasoning : choice.content;
+    if (s.of != Stretch::Of::calls)
+      parts.push_back({s.of, std::string_view(text).substr(begin, s.end - begin)});
+    else
+      for (size_t i = begin; i < s.end; ++i) parts.push_back({s.of, {}, &choice.calls[i]});
+  }
+  return parts;
+}
+
 std::string sse_event(const std::string& json, std::string_view name) {
   return name.empty() ? fmt::format("data: {}\n\n", json) : fmt::format("event: {}\ndata: {}\n\n", name, json);
 }
@@ -434,8 +469,10 @@ std::string random_id() {
 void check_num_answers(const Plan& plan) {
   const int64_t answers = int64_t(plan.prompts.size()) * plan.best_of, most = plan.model->engine->limits().max_open();
   if (answers <= most) return;
-  throw ApiError(400, fmt::format("the request asks for {} answers, and this server holds {} at once: ask for fewer",
-                                  answers, most));
+  throw ApiError(
+      400,
+      fmt::format("the request asks for {} answers, and this server holds {} at once: ask for fewer", answers, most),
+      {}, plan.best_of > 1 ? "n" : "");
 }
 
 void start_generation(Plan plan, std::unique_ptr<ReplyForm> form, std::shared_ptr<http::Exchange> exchange,

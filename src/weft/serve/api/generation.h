@@ -32,6 +32,7 @@ struct Plan {
   std::vector<int32_t> stop_tokens;
   std::vector<std::vector<int32_t>> bad_words;
   std::optional<OutputForm> form;
+  std::string form_key;  // of the request, which says it
   std::optional<int32_t> logprobs, prompt_logprobs;
   TokenNames token_names = TokenNames::texts;  // of logprobs
   int32_t priority = 0;
@@ -85,10 +86,18 @@ struct Piece {
   }
 };
 
+// A stretch of an answer's reasoning, content or calls, up to `end` of these.
+struct Stretch {
+  enum class Of : uint8_t { reasoning, content, calls };
+  Of of;
+  size_t end;
+};
+
 struct Choice {
   int64_t index = 0, prompt = 0;
   std::string reasoning, content;
   std::vector<NamedCall> calls;
+  std::vector<Stretch> order;                      // in which the model wrote these
   std::vector<TokenRecord> tokens, prompt_tokens;  // where asked for
   std::vector<int32_t> token_ids;                  // the same
   int64_t num_tokens = 0, num_reasoning_tokens = 0;
@@ -98,7 +107,16 @@ struct Choice {
   bool has_end_token = false;  // which is none of num_tokens, but was made
   double log_prob = 0;         // of all tokens, for best_of
   int64_t completion_tokens() const { return num_tokens + (has_end_token ? 1 : 0); }
+  void add(const Piece& piece);
 };
+
+// What an answer is made of, in the order in which the model wrote it: a text, or a call.
+struct AnswerPart {
+  Stretch::Of of;
+  std::string_view text;
+  const NamedCall* call = nullptr;
+};
+std::vector<AnswerPart> parts_of(const Choice& choice);
 
 // What a ReplyForm tells.
 struct Progress {

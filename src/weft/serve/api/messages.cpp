@@ -43,6 +43,16 @@ json message_json(const Progress& p, json content) {
 // Clients keep a thinking block only with a signature, and send both back; here nothing depends on it.
 std::string signature(const Progress& p) { return "weft-" + p.id; }
 
+json block_of(const Progress& p, const AnswerPart& part) {
+  switch (part.of) {
+    case Stretch::Of::reasoning: return {{"type", "thinking"}, {"thinking", part.text}, {"signature", signature(p)}};
+    case Stretch::Of::content: return {{"type", "text"}, {"text", part.text}};
+    case Stretch::Of::calls: break;
+  }
+  const NamedCall& call = *part.call;
+  return {{"type", "tool_use"}, {"id", call.id}, {"name", call.call.name}, {"input", input_of(call.call)}};
+}
+
 class MessagesForm : public ReplyForm {
  public:
   Dialect dialect() const override { return Dialect::anthropic; }
@@ -83,13 +93,8 @@ class MessagesForm : public ReplyForm {
   std::string whole(const Progress& p) override {
     const Choice& choice = p.choices.front();
     json content = json::array();
-    if (!choice.reasoning.empty())
-      content.push_back({{"type", "thinking"}, {"thinking", choice.reasoning}, {"signature", signature(p)}});
-    if (!choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty()))
-      content.push_back({{"type", "text"}, {"text", choice.content}});
-    for (const NamedCall& call : choice.calls)
-      content.push_back(
-          {{"type", "tool_use"}, {"id", call.id}, {"name", call.call.name}, {"input", input_of(call.call)}});
+    for (const AnswerPart& part : parts_of(choice)) content.push_back(block_of(p, part));
+    if (content.empty()) content.push_back({{"type", "text"}, {"text", ""}});
     json message = message_json(p, std::move(content));
     message["stop_reason"] = stop_reason(choice);
     if (choice.stop) message["stop_sequence"] = *choice.stop;

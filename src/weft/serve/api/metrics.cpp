@@ -86,9 +86,9 @@ constexpr EngineMetric kEngineMetrics[] = {
      [](const EngineStats& s) { return double(s.prompt_tokens_total); }},
     {"vllm:generation_tokens_total", "counter", "Tokens made",
      [](const EngineStats& s) { return double(s.generated_tokens_total); }},
-    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens guessed",
+    {"vllm:spec_decode_num_draft_tokens_total", "counter", "Draft tokens",
      [](const EngineStats& s) { return double(s.drafted_tokens_total); }},
-    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Guesses that were right",
+    {"vllm:spec_decode_num_accepted_tokens_total", "counter", "Draft tokens that were accepted",
      [](const EngineStats& s) { return double(s.accepted_tokens_total); }},
     {"weft:kv_waste_ratio", "gauge", "Share of the used blocks' places that hold nothing",
      [](const EngineStats& s) {

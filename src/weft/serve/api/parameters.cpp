@@ -113,8 +113,10 @@ class FormReader {
  private:
   std::string bounded(const Path& path, std::string text) const {
     if (int64_t(text.size()) > limits_.schema_bytes)
-      throw ApiError(400, fmt::format("{} has {} bytes and {} are allowed", fmt::join(path, "."), text.size(),
-                                      limits_.schema_bytes));
+      throw ApiError(
+          400,
+          fmt::format("{} has {} bytes and {} are allowed", fmt::join(path, "."), text.size(), limits_.schema_bytes),
+          {}, fmt::format("{}", fmt::join(path, ".")));
     return text;
   }
 
@@ -158,28 +160,34 @@ std::optional<OutputForm> form_at(const FormPlace& place, const JsonView& body, 
                  {}, place.format.front());
 }
 
-std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader) {
+// where: the key that says it.
+std::optional<OutputForm> form_of(const JsonView& body, const FormReader& reader, std::string& where) {
   using Kind = OutputForm::Kind;
   for (const FormPlace& place : kFormPlaces) {
+    where = fmt::format("{}", fmt::join(place.format, "."));
     if (std::optional<OutputForm> form = form_at(place, body, reader)) return form;
   }
   // vLLM's names, by themselves or below structured_outputs.
   const bool is_nested = body.has("structured_outputs");
   const JsonView from = is_nested ? body["structured_outputs"] : body;
-  const auto name = [&](const char* plain, const char* guided) { return is_nested ? plain : guided; };
-  if (is_nested && from.boolean_or("json_object", false)) return OutputForm{.kind = Kind::json_object};
-  const auto path = [&](const char* key) {
-    return is_nested ? FormReader::Path{"structured_outputs", key} : FormReader::Path{key};
+  FormReader::Path path;
+  const auto has = [&](const char* plain, const char* guided) {
+    path = is_nested ? FormReader::Path{"structured_outputs", plain} : FormReader::Path{guided};
+    where = fmt::format("{}", fmt::join(path, "."));
+    return from.has(path.back());
   };
-  if (const char* key = name("json", "guided_json"); from.has(key))
-    return OutputForm{.kind = Kind::json_schema, .text = reader.schema(path(key), from[key])};
-  if (const char* key = name("regex", "guided_regex"); from.has(key))
-    return OutputForm{.kind = Kind::regex, .text = reader.text(path(key), from[key])};
-  if (const char* key = name("grammar", "guided_grammar"); from.has(key))
-    return OutputForm{.kind = Kind::grammar, .text = reader.text(path(key), from[key])};
-  if (const char* key = name("choice", "guided_choice"); from.has(key)) {
+  if (is_nested && has("json_object", "") && from["json_object"].boolean())
+    return OutputForm{.kind = Kind::json_object};
+  if (has("json", "guided_json"))
+    return OutputForm{.kind = Kind::json_schema, .text = reader.schema(path, from[path.back()])};
+  if (has("regex", "guided_regex"))
+    return OutputForm{.kind = Kind::regex, .text = reader.text(path, from[path.back()])};
+  if (has("grammar", "guided_grammar"))
+    return OutputForm{.kind = Kind::grammar, .text = reader.text(path, from[path.back()])};
+  if (has("choice", "guided_choice")) {
     OutputForm form{.kind = Kind::choice};
-    for (int64_t i = 0; i < from[key].size(); ++i) form.choices.push_back(from[key].at(i).string());
+    const JsonView choices = from[path.back()];
+    for (int64_t i = 0; i < choices.size(); ++i) form.choices.push_back(choices.at(i).string());
     return form;
   }
   return {};
@@ -234,10 +242,10 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
     plan.stream_usage = options.boolean_or("include_usage", false);
     plan.usage_in_chunks = plan.stream_usage && options.boolean_or("continuous_usage_stats", false);
   }
-  plan.form = form_of(body, FormReader(request, limits));
+  plan.form = form_of(body, FormReader(request, limits), plan.form_key);
   if (plan.form && !plan.model->constraints)
     throw ApiError(400, "this server does not offer output of a given form (response_format, structured_outputs)",
-                   "unsupported", "response_format");
+                   "unsupported", plan.form_key);
 }
 
 void fit_to_context(const JsonView& body, const char* field, std::optional<int64_t> asked, Plan& plan) {

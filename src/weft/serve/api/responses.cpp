@@ -1,5 +1,7 @@
 // /v1/responses: OpenAI's protocol of typed items and events. Nothing is stored: each request brings its
 // conversation.
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "weft/serve/api/chat_prompt.h"
@@ -12,7 +14,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-json text_part(const std::string& text) {
+json text_part(std::string_view text) {
   return {{"type", "output_text"}, {"text", text}, {"annotations", json::array()}};
 }
 json message_item(const std::string& id, json content, const char* status) {
@@ -23,12 +25,16 @@ json call_item(const NamedCall& call, const std::string& arguments, const char* 
   return {{"id", "fc_" + call.id}, {"type", "function_call"}, {"status", status},
           {"call_id", call.id},    {"name", call.call.name},  {"arguments", arguments}};
 }
-std::string message_id(const Progress& p) { return "msg_" + p.id; }
-std::string reasoning_id(const Progress& p) { return "rs_" + p.id; }
-json reasoning_part(const std::string& text) { return {{"type", "reasoning_text"}, {"text", text}}; }
+// Of the item at this place of the output.
+std::string item_id(const char* kind, const Progress& p, size_t index) {
+  return index == 0 ? fmt::format("{}_{}", kind, p.id) : fmt::format("{}_{}_{}", kind, p.id, index);
+}
+std::string message_id(const Progress& p, size_t index) { return item_id("msg", p, index); }
+std::string reasoning_id(const Progress& p, size_t index) { return item_id("rs", p, index); }
+json reasoning_part(std::string_view text) { return {{"type", "reasoning_text"}, {"text", text}}; }
 // The text itself stands in the content; a summary is of models whose thoughts are hidden.
-json reasoning_item(const Progress& p, json content, const char* status) {
-  return {{"id", reasoning_id(p)},
+json reasoning_item(const std::string& id, json content, const char* status) {
+  return {{"id", id},
           {"type", "reasoning"},
           {"status", status},
           {"summary", json::array()},
@@ -72,15 +78,21 @@ class ResponsesForm : public ReplyForm {
   }
   std::string whole(const Progress& p) override {
     const Choice& choice = p.choices.front();
-    const bool has_message = !choice.content.empty() || (choice.calls.empty() && choice.reasoning.empty());
-    // The last item is what was cut; a call is told only when it is complete.
-    const char* const last = choice.calls.empty() ? status_of_end(choice.reason) : "completed";
+    std::vector<AnswerPart> parts = parts_of(choice);
+    if (parts.empty()) parts.push_back({Stretch::Of::content, {}});
     json output = json::array();
-    if (!choice.reasoning.empty())
-      output.push_back(
-          reasoning_item(p, json::array({reasoning_part(choice.reasoning)}), has_message ? "completed" : last));
-    if (has_message) output.push_back(message_item(message_id(p), json::array({text_part(choice.content)}), last));
-    for (const NamedCall& call : choice.calls) output.push_back(call_item(call, call.call.arguments, "completed"));
+    for (const AnswerPart& part : parts) {
+      // The last item is what was cut; a call is told only when it is complete.
+      const bool is_last = &part == &parts.back();
+      const char* const status = is_last ? status_of_end(choice.reason) : "completed";
+      const size_t index = output.size();
+      if (part.of == Stretch::Of::calls)
+        output.push_back(call_item(*part.call, part.call->call.arguments, "completed"));
+      else if (part.of == Stretch::Of::reasoning)
+        output.push_back(reasoning_item(reasoning_id(p, index), json::array({reasoning_part(part.text)}), status));
+      else
+        output.push_back(message_item(message_id(p, index), json::array({text_part(part.text)}), status));
+    }
     return to_json_text(complete(p, std::move(output)));
   }
 
@@ -94,16 +106,19 @@ class ResponsesForm : public ReplyForm {
     return sse_event(to_json_text(body), type);
   }
   json at_part(const Progress& p, json body) const {
-    body["item_id"] = open_ == Open::reasoning ? reasoning_id(p) : message_id(p);
+    body["item_id"] = open_id(p);
     body["output_index"] = output_.size();
     body["content_index"] = 0;
     return body;
   }
 
+  std::string open_id(const Progress& p) const {
+    return open_ == Open::reasoning ? reasoning_id(p, output_.size()) : message_id(p, output_.size());
+  }
   json open_part() const { return open_ == Open::reasoning ? reasoning_part(text_) : text_part(text_); }
   json item(const Progress& p, json content, const char* status) const {
-    return open_ == Open::reasoning ? reasoning_item(p, std::move(content), status)
-                                    : message_item(message_id(p), std::move(content), status);
+    return open_ == Open::reasoning ? reasoning_item(open_id(p), std::move(content), status)
+                                    : message_item(open_id(p), std::move(content), status);
   }
   std::string open_item(const Progress& p, Open what) {
     if (open_ == what) return {};
@@ -271,6 +286,47 @@ class ItemReader {
   std::string reasoning_;
 };
 
+bool is_message(ordered_json& item) {
+  const ordered_json type = take(item, "type");
+  return type.is_null() || type == "message";
+}
+
+// When each item may be left out, lower numbers first and equal ones together; kKept: never. First turns before the
+// last question, whole, since templates want questions and answers in turn; then what was thought and done since.
+constexpr int64_t kKept = -1;
+std::vector<int64_t> order_of_dropping(ordered_json& items) {
+  std::vector<int64_t> order(items.size(), kKept);
+  std::map<std::string, int64_t> calls;
+  size_t question = items.size();
+  for (size_t i = 0; i < items.size(); ++i)
+    if (is_message(items[i]) && take(items[i], "role") == "user") question = i;
+  int64_t next = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const ordered_json type = take(items[i], "type"), role = take(items[i], "role"), id = take(items[i], "call_id");
+    if (role == "system" || role == "developer") continue;
+    const bool is_before = i < question && question < items.size();
+    if (type == "function_call_output" && calls.contains(id.dump()))
+      order[i] = calls[id.dump()];
+    else if (is_before)
+      order[i] = next += is_message(items[i]) && role == "user" ? 1 : 0;
+    else if (type == "reasoning" || type == "function_call")
+      order[i] = ++next;
+    if (type == "function_call") calls[id.dump()] = order[i];
+  }
+  if (const int64_t last = order.empty() ? kKept : order.back(); last != kKept)
+    std::ranges::replace(order, last, kKept);  // what the answer is to
+  return order;
+}
+
+// Without the items that come up to this number.
+ordered_json without_items(const ordered_json& body, const std::vector<int64_t>& order, int64_t number) {
+  ordered_json rest = body;
+  rest["input"] = ordered_json::array();
+  for (size_t i = 0; i < order.size(); ++i)
+    if (order[i] == kKept || order[i] > number) rest["input"].push_back(body["input"][i]);
+  return rest;
+}
+
 Conversation conversation_of_response(ordered_json body, const JsonView& view) {
   Conversation result;
   result.thinking = read_thinking(view);
@@ -328,6 +384,36 @@ void refuse_what_is_stored(const JsonView& body) {
                    "unsupported", "background");
 }
 
+// truncation: "auto": the fewest items are left out with which the prompt fits, and an answer of max_output_tokens
+// behind it, but for that no more than half of the context.
+void plan_response(ordered_json whole, const JsonView& body, std::optional<int64_t> most, const ApiLimits& limits,
+                   Plan& plan) {
+  const int64_t context = plan.model->engine->limits().context;
+  const int64_t room = context - std::clamp<int64_t>(most.value_or(1), 1, std::max<int64_t>(context / 2, 1));
+  const ToolChoice choice = tool_choice_of_response(body);
+  const auto planned = [&](const ordered_json& items) {
+    Plan one = plan;
+    plan_chat(conversation_of_response(items, body), choice, limits, one);
+    return one;
+  };
+  Plan best = planned(whole);
+  const auto fits = [&](const Plan& one) { return int64_t(one.prompts.front().size()) <= room; };
+  if (body.string_or("truncation", "disabled") == "auto" && !fits(best) && whole["input"].is_array()) {
+    const std::vector<int64_t> order = order_of_dropping(whole["input"]);
+    int64_t too_few = kKept, enough = std::ranges::max(order);
+    best = planned(without_items(whole, order, enough));
+    while (fits(best) && too_few + 1 < enough) {
+      const int64_t middle = too_few + (enough - too_few) / 2;
+      Plan one = planned(without_items(whole, order, middle));
+      if (!fits(one))
+        too_few = middle;
+      else
+        best = std::move(one), enough = middle;
+    }
+  }
+  plan = std::move(best);
+}
+
 // What the reply repeats as it was given.
 json asked_fields(const JsonView& body) {
   json asked = json::object();
@@ -357,12 +443,12 @@ void responses(Context& context, const http::Request& request, const ExchangePoi
     context.choose_model(body, plan);
     read_parameters(body, request.body, context.limits(), plan);
     plan.n = plan.best_of = 1;
-    plan_chat(conversation_of_response(parse_ordered_json(request.body, "the request", context.limits().json), body),
-              tool_choice_of_response(body), context.limits(), plan);
+    asked = asked_fields(body);
     std::optional<int64_t> most;
     if (body.has("max_output_tokens")) most = body["max_output_tokens"].integer(1, INT32_MAX);
+    plan_response(parse_ordered_json(request.body, "the request", context.limits().json), body, most,
+                  context.limits(), plan);
     fit_to_context(body, "input", most, plan);
-    asked = asked_fields(body);
   });
   start_generation(std::move(plan), std::make_unique<ResponsesForm>(std::move(asked)), exchange, context.metrics());
 }

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "weft/base/error.h"
+#include "weft/base/excerpt.h"
 #include "weft/serve/constrain/control_marks.h"
 #include "weft/serve/constrain/gbnf.h"
 #include "weft/serve/constrain/json_schema.h"
@@ -31,7 +32,7 @@ constexpr size_t kMostKey = 1 << 20;
 class GrammarConstraint : public TokenConstraint {
  public:
   GrammarConstraint(std::shared_ptr<const CompiledForm> form, std::shared_ptr<TokenMasks> masks)
-      : form_(std::move(form)), masks_(std::move(masks)), matcher_(form_->grammar), past_{{matcher_.start(), 0}} {
+      : form_(std::move(form)), masks_(std::move(masks)), matcher_(form_->grammar), past_{{matcher_.start()}} {
     past_.front().mark = matcher_.mark();
   }
 
@@ -54,7 +55,7 @@ class GrammarConstraint : public TokenConstraint {
       const std::string_view bytes = masks_->bytes(token);
       check(!bytes.empty() && step(state, bytes), "token {} is not allowed here", token);
     }
-    past_.push_back({std::move(state), matcher_.mark()});
+    past_.push_back({std::move(state), matcher_.mark(), token});
   }
 
   void rewind(int64_t num_tokens) override {
@@ -64,12 +65,22 @@ class GrammarConstraint : public TokenConstraint {
     matcher_.release(past_.back().mark);
   }
 
+  std::string said() const override {
+    constexpr size_t kLongest = 40;
+    std::string text;
+    for (size_t i = past_.size(); i > 0 && text.size() <= kLongest; --i)
+      text.insert(0, masks_->bytes(past_[i - 1].token));
+    std::erase(text, kControlByte);
+    return excerpt_of_end(text, kLongest);
+  }
+
   const api::OutputForm* form() const override { return &form_->form; }
 
  private:
   struct Moment {
     Matcher::State state;
-    size_t mark = 0;  // of the matcher, then
+    size_t mark = 0;     // of the matcher, then
+    int32_t token = -1;  // that led here
   };
   bool step(Matcher::State& state, std::string_view bytes) {
     Matcher::State next;
@@ -88,12 +99,8 @@ class GrammarConstraint : public TokenConstraint {
 // Throws UsageError for a form that is too ambiguous to begin, or, of a whole answer, that no token begins.
 void check_start(const CompiledForm& form, TokenMasks& masks) {
   std::vector<uint32_t> allowed(size_t(masks.vocab() + 31) / 32);
-  try {
-    Matcher matcher(form.grammar);
-    masks.fill(matcher, matcher.start(), form.number, allowed);
-  } catch (const Error& e) {
-    throw UsageError("{}", e.what());
-  }
+  Matcher matcher(form.grammar);
+  masks.fill(matcher, matcher.start(), form.number, allowed);
   const bool is_whole = form.form.trigger.empty();  // else the answer may go on without it
   if (is_whole && std::ranges::all_of(allowed, [](uint32_t word) { return word == 0; }))
     throw UsageError("this model's vocabulary cannot write the output's form: no token begins it");

@@ -244,7 +244,7 @@ void GrammarBuilder::refuse_left_recursion() const {
 
 Grammar GrammarBuilder::finish(RuleId root) && {
   const std::vector<bool> is_productive = satisfied(true);
-  if (!is_productive[root]) throw UsageError("no text can have this form: every way through it is endless or empty");
+  if (!is_productive[root]) throw NoText();
   drop_unmatchable(is_productive);
   refuse_left_recursion();
   Grammar grammar;

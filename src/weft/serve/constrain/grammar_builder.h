@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "weft/base/error.h"
 #include "weft/serve/constrain/code_points.h"
 #include "weft/serve/constrain/grammar.h"
 
@@ -26,6 +27,11 @@ struct GrammarLimits {
 
 constexpr int64_t kUnbounded = -1;
 constexpr int kDeepest = 200;  // of what a form is written in: groups or schemas inside each other
+
+class NoText : public UsageError {
+ public:
+  NoText() : UsageError("no text can have this form: every way through it is endless or empty") {}
+};
 
 // Every call throws UsageError when a limit is passed.
 class GrammarBuilder {
@@ -47,8 +53,8 @@ class GrammarBuilder {
   // min to max times, or kUnbounded; counts over the limit are refused.
   Element repeat(const Sequence& sequence, int64_t min, int64_t max);
 
-  // Drops alternatives that no text can match. Throws UsageError when nothing is left, and for left recursion, naming
-  // the rule.
+  // Drops alternatives that no text can match. Throws NoText when nothing is left, and UsageError for left recursion,
+  // naming the rule.
   Grammar finish(RuleId root) &&;
 
  private:

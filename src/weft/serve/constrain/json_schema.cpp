@@ -148,7 +148,7 @@ std::optional<Grammar> SchemaCompiler::grammar_of(const Schema& schema, const st
   builder.add_alternative(root, {SchemaCompiler(builder, root_, work_).compile(schema, path)});
   try {
     return std::move(builder).finish(root);
-  } catch (const UsageError&) {
+  } catch (const NoText&) {
     return {};
   }
 }

@@ -39,7 +39,8 @@ void Matcher::grow() {
 uint32_t Matcher::intern(uint32_t position, uint32_t below) {
   size_t slot = slot_of({position, below});
   if (slots_[slot] != 0) return slots_[slot];
-  if (nodes_.size() >= kMostNodes) throw Error("the output's form is nested too deep or too ambiguous to follow");
+  if (nodes_.size() >= kMostNodes)
+    throw UsageError("the output's form is nested too deep or too ambiguous to follow");
   if (nodes_.size() * 2 >= slots_.size()) {
     grow();
     slot = slot_of({position, below});
@@ -91,7 +92,7 @@ void Matcher::close(uint32_t position, uint32_t below, State& state) {
     if (element.kind == Kind::bytes) {
       state.push_back(id);
       if (state.size() > kMostStacks)
-        throw Error("the output's form is too ambiguous: over {} ways to go on", kMostStacks);
+        throw UsageError("the output's form is too ambiguous: over {} ways to go on", kMostStacks);
       continue;
     }
     const bool is_last = grammar_.element(node.position + 1).kind == Kind::end;

@@ -18,8 +18,8 @@ class Matcher {
   explicit Matcher(const Grammar& grammar);
 
   const State& start() const { return start_; }
-  // The ways that `byte` leaves open; false when there are none. Throws Error when the grammar is so ambiguous that
-  // they pass the limits.
+  // The ways that `byte` leaves open; false when there are none. Throws UsageError when the grammar is so ambiguous
+  // that they pass the limits.
   bool step(const State& from, uint8_t byte, State& to);
   static bool may_end(const State& state) { return !state.empty() && state.front() == kEmpty; }
 

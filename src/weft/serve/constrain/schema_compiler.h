@@ -51,6 +51,12 @@ class SchemaCompiler {
     Sequence text;
     bool is_required = false;
   };
+  // A name that a schema speaks of; the schema of its value, null where it is only required.
+  struct Declared {
+    std::string name;
+    Schema schema;
+    bool is_required = false;
+  };
   // Names of one kind, and the schemas of their values.
   struct Names {
     TextAutomaton names;
@@ -82,9 +88,13 @@ class SchemaCompiler {
 
   // schema_objects.cpp
   Element object(const Schema& schema, const std::string& path);
+  std::vector<Declared> declared_in(const Schema& schema, const Schema& properties, const std::string& path);
+  std::vector<Member> members(const std::vector<Declared>& declared, const Schema& schema, const Schema& patterns,
+                              const Schema& more, const std::string& path);
+  Element members_and_others(const std::vector<Member>& members, Element other_member, const Counts& limits);
   std::vector<Names> split(TextAutomaton names, const Schema& patterns, const std::string& path);
   TextAutomaton names_of(const Schema& schema, const std::string& path);
-  Element others(const Schema& schema, const std::vector<std::string>& known, const Schema& more,
+  Element others(const Schema& schema, const std::vector<Declared>& declared, const Schema& more,
                  const std::string& path);
   Element array(const Schema& schema, const std::string& path);
   Element different_values(const Schema& items, const Counts& counts, const std::string& path);

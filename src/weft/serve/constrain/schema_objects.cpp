@@ -78,7 +78,7 @@ std::vector<SchemaCompiler::Names> SchemaCompiler::split(TextAutomaton names, co
 }
 
 // A member with a name that is not known: of the patterns that it matches, or `more`.
-Element SchemaCompiler::others(const Schema& schema, const std::vector<std::string>& known, const Schema& more,
+Element SchemaCompiler::others(const Schema& schema, const std::vector<Declared>& declared, const Schema& more,
                                const std::string& path) {
   const Schema no_patterns = Schema::object();
   const Schema& patterns = schema.contains("patternProperties") ? schema["patternProperties"] : no_patterns;
@@ -87,13 +87,16 @@ Element SchemaCompiler::others(const Schema& schema, const std::vector<std::stri
            Sequence{compile(one, fmt::format("{}/{}", path, keyword)), json_.space()};
   };
   if (more == false && patterns.empty()) return builder_.one_of({});
-  if (known.empty() && patterns.empty() && !schema.contains("propertyNames"))
+  if (declared.empty() && patterns.empty() && !schema.contains("propertyNames"))
     return builder_.one_of({member(json_.name(), more, "additionalProperties")});
   TextAutomaton names = schema.contains("propertyNames")
                             ? names_of(schema["propertyNames"], fmt::format("{}/propertyNames", path))
                             : TextAutomaton::all();
-  if (!known.empty())
+  if (!declared.empty()) {
+    std::vector<std::string> known;
+    for (const Declared& d : declared) known.push_back(d.name);
     names = names - TextAutomaton::of([&](GrammarBuilder& builder) { return builder.one_of_texts(known); });
+  }
   std::vector<Sequence> ways;
   for (const Names& kind : split(std::move(names), patterns, path)) {
     const bool is_free = kind.all_of.empty();
@@ -103,6 +106,75 @@ Element SchemaCompiler::others(const Schema& schema, const std::vector<std::stri
     ways.push_back(member(key, is_free ? more : all, is_free ? "additionalProperties" : "patternProperties"));
   }
   return builder_.one_of(ways);
+}
+
+// Those of `properties`, then those that are only required.
+std::vector<SchemaCompiler::Declared> SchemaCompiler::declared_in(const Schema& schema, const Schema& properties,
+                                                                  const std::string& path) {
+  std::vector<Declared> all;
+  for (const auto& [name, one] : properties.items()) all.push_back({name, one});
+  const Schema no_names = Schema::array();
+  const Schema& required = schema.contains("required") ? schema["required"] : no_names;
+  if (!required.is_array()) fail(path, "required is a list of names");
+  for (const Schema& name : required) {
+    if (!name.is_string()) fail(path, "required is a list of names");
+    auto known = std::ranges::find(all, name.get<std::string>(), &Declared::name);
+    if (known == all.end()) known = all.insert(known, {name.get<std::string>(), Schema()});
+    known->is_required = true;
+  }
+  return all;
+}
+
+// Their values are as they say themselves and as the patterns say that their names match; `more` where nobody says
+// any.
+std::vector<SchemaCompiler::Member> SchemaCompiler::members(const std::vector<Declared>& declared,
+                                                            const Schema& schema, const Schema& patterns,
+                                                            const Schema& more, const std::string& path) {
+  if (declared.empty()) return {};
+  std::optional<TextAutomaton> names;
+  if (schema.contains("propertyNames")) names = names_of(schema["propertyNames"], path + "/propertyNames");
+  std::vector<std::pair<TextAutomaton, Schema>> matching;
+  for (const auto& [pattern, one] : patterns.items()) matching.emplace_back(TextAutomaton::of_regex(pattern), one);
+  std::vector<Member> all_members;
+  for (const Declared& d : declared) {
+    Schema all = Schema::array();
+    if (!d.schema.is_null()) all.push_back(d.schema);
+    for (const auto& [texts, also] : matching) {
+      if (texts.contains(d.name)) all.push_back(also);
+    }
+    if (all.empty()) all.push_back(schema.contains("additionalProperties") ? more : Schema(true));
+    if (names && !names->contains(d.name)) all = Schema::array({false});
+    const Schema whole = all.size() == 1 ? all.front() : Schema({{"allOf", all}});
+    all_members.push_back({json_.name_of(std::string_view(d.name)) + Sequence{json_.space()} +
+                               json_.punctuation(':') +
+                               Sequence{compile(whole, path + "/properties/" + d.name), json_.space()},
+                           d.is_required});
+  }
+  return all_members;
+}
+
+// What may stand inside: the members, then others, as many as the counts allow.
+Element SchemaCompiler::members_and_others(const std::vector<Member>& members, Element other_member,
+                                           const Counts& limits) {
+  const Sequence other{other_member}, next = json_.punctuation(',') + other;
+  std::vector<Element> rest;  // when n were there: as many as there may still be
+  const auto behind = [&](int64_t n) -> Element {
+    if (limits.max == kUnbounded) {
+      if (rest.empty()) rest.push_back(builder_.repeat(next, 0, kUnbounded));
+      return rest.front();
+    }
+    if (rest.empty()) {
+      rest.assign(size_t(limits.max) + 1, builder_.one_of({Sequence()}));
+      for (size_t i = rest.size() - 1; i-- > 0;) rest[i] = builder_.optional(next + Sequence{rest[i + 1]});
+    }
+    return rest[size_t(n)];
+  };
+  return in_order(members, limits, [&](int64_t n) {
+    std::vector<Sequence> ways;
+    if (n >= limits.min) ways.push_back({});
+    if (n + 1 >= limits.min && limits.allows(n + 1)) ways.push_back((n > 0 ? next : other) + Sequence{behind(n + 1)});
+    return builder_.one_of(ways);
+  });
 }
 
 Element SchemaCompiler::object(const Schema& schema, const std::string& path) {
@@ -117,69 +189,19 @@ Element SchemaCompiler::object(const Schema& schema, const std::string& path) {
   const bool is_open = patterns.empty() && std::all_of(properties.begin(), properties.end(),
                                                        [](const Schema& one) { return one == false; });
   const Schema more = schema.contains("additionalProperties") ? schema["additionalProperties"] : Schema(is_open);
-  std::vector<std::pair<std::string, Schema>> declared;
-  for (const auto& [name, one] : properties.items()) declared.emplace_back(name, one);
-  std::set<std::string> required;
-  const Schema no_names = Schema::array();
-  const Schema& needed = schema.contains("required") ? schema["required"] : no_names;
-  if (!needed.is_array()) fail(path, "required is a list of names");
-  for (const Schema& name : needed) {
-    if (!name.is_string()) fail(path, "required is a list of names");
-    if (!required.insert(name.get<std::string>()).second || properties.contains(name.get<std::string>())) continue;
-    declared.emplace_back(name.get<std::string>(), Schema());
-  }
+  const std::vector<Declared> declared = declared_in(schema, properties, path);
   if (declared.empty() && patterns.empty() && more == true && limits.min == 0 && limits.max == kUnbounded &&
       !schema.contains("propertyNames"))
     return json_.object();
 
-  std::optional<TextAutomaton> names;
-  if (schema.contains("propertyNames") && !declared.empty())
-    names = names_of(schema["propertyNames"], path + "/propertyNames");
-  std::vector<std::pair<TextAutomaton, Schema>> matching;
-  if (!declared.empty())
-    for (const auto& [pattern, one] : patterns.items()) matching.emplace_back(TextAutomaton::of_regex(pattern), one);
-  std::vector<Member> members;
-  std::vector<std::string> known;
-  for (auto& [name, one] : declared) {
-    known.push_back(name);
-    Schema all = Schema::array();
-    if (!one.is_null()) all.push_back(one);
-    for (const auto& [texts, also] : matching) {
-      if (texts.contains(name)) all.push_back(also);
-    }
-    if (all.empty()) all.push_back(schema.contains("additionalProperties") ? more : Schema(true));
-    if (names && !names->contains(name)) all = Schema::array({false});
-    const Schema whole = all.size() == 1 ? all.front() : Schema({{"allOf", all}});
-    members.push_back({json_.name_of(std::string_view(name)) + Sequence{json_.space()} + json_.punctuation(':') +
-                           Sequence{compile(whole, path + "/properties/" + name), json_.space()},
-                       required.contains(name)});
-  }
-
+  const std::vector<Member> known = members(declared, schema, patterns, more, path);
+  const Element other = others(schema, declared, more, path);
   // Names that are not declared may come twice, so that they count once at most where there must be some.
-  const Sequence other{others(schema, known, more, path)};
-  const Sequence next = json_.punctuation(',') + other;
-  if (limits.min > int64_t(members.size()) + 1 && (more != false || !patterns.empty()))
+  if (limits.min > int64_t(known.size()) + 1 && (more != false || !patterns.empty()))
     fail(path, fmt::format("minProperties over {} is not supported: names that are not declared may come twice",
-                           members.size() + 1));
-  std::vector<Element> rest;  // when n were there: as many as there may still be
-  const auto behind = [&](int64_t n) -> Element {
-    if (limits.max == kUnbounded) {
-      if (rest.empty()) rest.push_back(builder_.repeat(next, 0, kUnbounded));
-      return rest.front();
-    }
-    if (rest.empty()) {
-      rest.assign(size_t(limits.max) + 1, builder_.one_of({Sequence()}));
-      for (size_t i = rest.size() - 1; i-- > 0;) rest[i] = builder_.optional(next + Sequence{rest[i + 1]});
-    }
-    return rest[size_t(n)];
-  };
-  const Element all = in_order(members, limits, [&](int64_t n) {
-    std::vector<Sequence> ways;
-    if (n >= limits.min) ways.push_back({});
-    if (n + 1 >= limits.min && limits.allows(n + 1)) ways.push_back((n > 0 ? next : other) + Sequence{behind(n + 1)});
-    return builder_.one_of(ways);
-  });
-  return builder_.one_of({json_.punctuation('{') + Sequence{all} + builder_.literal("}")});
+                           known.size() + 1));
+  const Element inside = members_and_others(known, other, limits);
+  return builder_.one_of({json_.punctuation('{') + Sequence{inside} + builder_.literal("}")});
 }
 
 // Of values that must differ: each once at most, in the order of the enum.

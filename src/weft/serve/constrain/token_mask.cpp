@@ -41,7 +41,8 @@ class Steps {
   int32_t try_step(int32_t from, uint8_t byte) {
     int32_t to = kNowhere;
     if (matcher_.step(*states_[size_t(from)], byte, state_)) to = number(state_);
-    if (matcher_.work() - begin_ > kMostWork) throw Error("the output's form is too ambiguous to follow in time");
+    if (matcher_.work() - begin_ > kMostWork)
+      throw UsageError("the output's form is too ambiguous to follow in time");
     return next_[size_t(from)][byte] = to;
   }
   int32_t number(const Matcher::State& state) {

@@ -49,8 +49,8 @@ class TokenMasks {
              const std::map<int32_t, std::string>& control = {});
 
   // Writes all words. The end tokens are allowed where the state may end, and in the one behind an end, which is
-  // empty; nothing is where no token spells a way on. `grammar` is the number of the matcher's grammar. Throws Error
-  // when the grammar is too ambiguous to do this in reasonable time.
+  // empty; nothing is where no token spells a way on. `grammar` is the number of the matcher's grammar. Throws
+  // UsageError when the grammar is too ambiguous to do this in reasonable time.
   void fill(Matcher& matcher, const Matcher::State& state, uint64_t grammar, std::span<uint32_t> allowed);
 
   std::string_view bytes(int32_t token) const;

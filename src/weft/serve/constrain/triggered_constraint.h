@@ -46,6 +46,7 @@ class TriggeredConstraint : public TokenConstraint {
   void fill(std::span<uint32_t> allowed) override;
   void accept(int32_t token) override;
   void rewind(int64_t num_tokens) override;
+  std::string said() const override { return form_ ? form_->said() : std::string(); }
   const api::OutputForm* form() const override { return whole_.get(); }
 
  private:

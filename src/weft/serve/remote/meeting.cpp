@@ -181,7 +181,7 @@ std::vector<Socket> meet(Communicator& job, const ReplicaPlace& place) {
   const Invitation invitation = share(job, place.front, own, memory);
   std::vector<Socket> sockets;
   if (is_front) return await_replicas(listener, invitation.secret, place.replicas);
-  if (place.is_speaker) sockets.push_back(find_front(invitation, place.replica));
+  if (place.is_driver) sockets.push_back(find_front(invitation, place.replica));
   return sockets;
 }
 

@@ -10,11 +10,11 @@ namespace weft::remote {
 // Which part a rank of the job has.
 struct ReplicaPlace {
   int replica = 0, replicas = 1;
-  bool is_speaker = true;  // of its replica: one rank of each is
-  int front = 0;           // the rank of the job that speaks for the first replica
+  bool is_driver = true;  // of its replica: one rank of each is
+  int front = 0;          // the rank of the job that speaks for the first replica
 };
 
-// A collective call of all ranks of the job. The front gets a socket to each other replica, in order; the speaker of
+// A collective call of all ranks of the job. The front gets a socket to each other replica, in order; the driver of
 // another replica one to the front; the rest get none. The front listens until all have come, on this machine's own
 // address where the job has one machine, else on all of its addresses, IPv4 and IPv6; both ends prove that they know
 // a random secret that only the job's ranks were told. What is said afterwards is neither signed nor encrypted, as

@@ -226,8 +226,8 @@ void name_fields(Io& io, Field<Io, RequestTimes>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, Finish>& x) {
-  auto& [reason, stop_token, error, retry_after_s, usage, times] = x;
-  io(reason, stop_token, error, retry_after_s, usage, times);
+  auto& [reason, stop_token, error, is_refusal, retry_after_s, usage, times] = x;
+  io(reason, stop_token, error, is_refusal, retry_after_s, usage, times);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, TokenLogProb>& x) {

@@ -153,7 +153,7 @@ void ReplicaServer::take(Submit& message) {
   } catch (const Busy& e) {
     refusal.error = e.what(), refusal.retry_after_s = e.retry_after_s();
   } catch (const Error& e) {
-    refusal.error = e.what();
+    refusal.error = e.what(), refusal.is_refusal = dynamic_cast<const UsageError*>(&e) != nullptr;
   }
   Sink(shared_, id).on_finish(refusal);
 }

@@ -1,11 +1,11 @@
-// guess_by_lookup: from the newest place back, the longest agreement wins.
-#include "weft/serve/guess.h"
+// propose_by_lookup: from the newest place back, the longest agreement wins.
+#include "weft/serve/prompt_lookup.h"
 
 #include <algorithm>
 
 namespace weft {
 
-void guess_by_lookup(std::span<const int32_t> tokens, int64_t most, std::vector<int32_t>& guesses) {
+void propose_by_lookup(std::span<const int32_t> tokens, int64_t most, std::vector<int32_t>& draft_tokens) {
   constexpr int64_t kLeast = 2, kEnough = 5;  // tokens that agree
   const auto size = int64_t(tokens.size());
   int64_t best = kLeast - 1, from = size;
@@ -16,7 +16,7 @@ void guess_by_lookup(std::span<const int32_t> tokens, int64_t most, std::vector<
     if (agree > best) best = agree, from = end;
   }
   const auto found = tokens.subspan(size_t(from), size_t(std::clamp<int64_t>(most, 0, size - from)));
-  guesses.insert(guesses.end(), found.begin(), found.end());
+  draft_tokens.insert(draft_tokens.end(), found.begin(), found.end());
 }
 
 }  // namespace weft

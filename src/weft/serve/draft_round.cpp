@@ -1,5 +1,5 @@
-// GuessRound: all rows on all threads.
-#include "weft/serve/guess_round.h"
+// DraftRound: all rows on all threads.
+#include "weft/serve/draft_round.h"
 
 #include <algorithm>
 #include <iterator>
@@ -17,13 +17,13 @@ bool looks_back(const Sequence& s) {
 
 }  // namespace
 
-LogitRows& GuessRound::next_turn() {
+LogitRows& DraftRound::next_turn() {
   if (turns_.size() == num_turns_) turns_.emplace_back();
   return turns_[num_turns_++];
 }
 
 template <class Work>
-void GuessRound::each(Context& context, Work&& work) {
+void DraftRound::each(Context& context, Work&& work) {
   ThreadTeam& team = context.stream.team();
   allowed_.resize(size_t(team.size()));
   team.parallel_for(int64_t(running_.size()), 1, [&](int64_t begin, int64_t end, int worker) {
@@ -31,14 +31,18 @@ void GuessRound::each(Context& context, Work&& work) {
   });
 }
 
-void GuessRound::choose(Context& context, const Tensor& logits) {
+void DraftRound::choose(Context& context, const Tensor& logits) {
   LogitRows& turn = next_turn();
   turn.begin(logits, std::min(own_vocab_, vocab_));
   for (size_t i = 0; i < running_.size(); ++i) running_[i].rows.push_back(int64_t(i));
   if (!turn.are_here())
     each(context, [&](Running& r, std::vector<uint32_t>& allowed) {
       Sequence& s = *r.sequence;
-      turn.wish_choice(r.row(), s.sampler, uint64_t(s.size()), s.past(s.answer(), vocab_, allowed), false);
+      try {
+        turn.wish_choice(r.row(), s.sampler, uint64_t(s.size()), s.past(s.answer(), vocab_, allowed), false);
+      } catch (const UsageError&) {
+        turn.wish_whole(r.row());  // from which no token is chosen, either
+      }
     });
   turn.find(context);
   if (num_turns_ == 1)
@@ -56,17 +60,17 @@ void GuessRound::choose(Context& context, const Tensor& logits) {
   running_.erase(over.begin(), over.end());
 }
 
-int32_t GuessRound::unread(const Running& r) const {
+int32_t DraftRound::unread(const Running& r) const {
   const bool is_unread = are_unread_ && num_turns_ > 0 && !r.rows.empty();
   return is_unread ? turns_[num_turns_ - 1].place(r.row()) : -1;
 }
 
-void GuessRound::read_at_once(Context& context) {
+void DraftRound::read_at_once(Context& context) {
   turns_[num_turns_ - 1].read(context);
   each(context, [&](Running& r, std::vector<uint32_t>& allowed) { choose_one(r, allowed); });
 }
 
-void GuessRound::choose_one(Running& r, std::vector<uint32_t>& allowed) const {
+void DraftRound::choose_one(Running& r, std::vector<uint32_t>& allowed) const {
   const LogitRows& turn = turns_[num_turns_ - 1];
   Sequence& s = *r.sequence;
   const Request& request = s.request;
@@ -83,16 +87,16 @@ void GuessRound::choose_one(Running& r, std::vector<uint32_t>& allowed) const {
   }
 }
 
-void GuessRound::finish(Context& context) {
+void DraftRound::finish(Context& context) {
   if (are_unread_)
     for (size_t i = num_turns_; i > 0; --i) turns_[i - 1].read(context, true);  // behind the last all are there
-  for (const Running& r : over_) give_guesses(r);
+  for (const Running& r : over_) give_draft_tokens(r);
   over_.clear();
   num_turns_ = 0, are_unread_ = false;
 }
 
 // Up to the first that ends its answer, or that nobody could choose.
-void GuessRound::give_guesses(const Running& r) const {
+void DraftRound::give_draft_tokens(const Running& r) const {
   Sequence& s = *r.sequence;
   if (are_unread_) {
     s.tokens.resize(size_t(r.num_tokens));
@@ -108,9 +112,9 @@ void GuessRound::give_guesses(const Running& r) const {
       }
     }
   }
-  s.guesses.assign(s.tokens.begin() + std::ptrdiff_t(r.num_tokens), s.tokens.end());
+  s.draft_tokens.assign(s.tokens.begin() + std::ptrdiff_t(r.num_tokens), s.tokens.end());
   s.tokens.resize(size_t(r.num_tokens));
-  if (s.request.constraint) s.request.constraint->rewind(int64_t(s.guesses.size()));
+  if (s.request.constraint) s.request.constraint->rewind(int64_t(s.draft_tokens.size()));
 }
 
 }  // namespace weft

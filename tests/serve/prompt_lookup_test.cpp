@@ -1,5 +1,5 @@
-// Guesses by lookup: the longest agreement wins, then the newest place.
-#include "weft/serve/guess.h"
+// Draft tokens by lookup: the longest agreement wins, then the newest place.
+#include "weft/serve/prompt_lookup.h"
 
 #include <gtest/gtest.h>
 
@@ -11,20 +11,20 @@ struct Lookup {
   const char* name;
   Tokens tokens;
   int64_t most;
-  Tokens guesses;
+  Tokens draft_tokens;
 };
 void PrintTo(const Lookup& l, std::ostream* out) { *out << l.name; }
-class GuessTest : public testing::TestWithParam<Lookup> {};
+class PromptLookupTest : public testing::TestWithParam<Lookup> {};
 
-TEST_P(GuessTest, SaysWhatFollowedBefore) {
-  Tokens guesses{-1};
-  guess_by_lookup(GetParam().tokens, GetParam().most, guesses);
+TEST_P(PromptLookupTest, SaysWhatFollowedBefore) {
+  Tokens draft_tokens{-1};
+  propose_by_lookup(GetParam().tokens, GetParam().most, draft_tokens);
   Tokens want{-1};
-  want.insert(want.end(), GetParam().guesses.begin(), GetParam().guesses.end());
-  EXPECT_EQ(guesses, want);
+  want.insert(want.end(), GetParam().draft_tokens.begin(), GetParam().draft_tokens.end());
+  EXPECT_EQ(draft_tokens, want);
 }
 
-INSTANTIATE_TEST_SUITE_P(Texts, GuessTest,
+INSTANTIATE_TEST_SUITE_P(Texts, PromptLookupTest,
                          testing::Values(Lookup{"nothing", {}, 4, {}}, Lookup{"one", {1}, 4, {}},
                                          Lookup{"two", {1, 1}, 4, {}}, Lookup{"no_repetition", {1, 2, 3, 4}, 4, {}},
                                          Lookup{"one_token_is_too_little", {1, 2, 3, 1}, 4, {}},
