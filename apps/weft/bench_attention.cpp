@@ -6,6 +6,7 @@
 #include "bench.h"
 #include "kv_dtype.h"
 #include "limits.h"
+#include "threads_option.h"
 #include "weft/autograd/ops/attention.h"
 #include "weft/base/ceil_div.h"
 #include "weft/kernels/without_cudnn.h"
@@ -216,7 +217,7 @@ void add_bench_attention(CLI::App& bench) {
   c->add_option("--dtype", o->dtype, "fp32, bf16 or fp16")->capture_default_str();
   add_kv_dtype(*c, o->kv);
   c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
-  c->add_option("--threads", o->threads, "Cores to use; 0: all")->check(CLI::Range(0, 1024));
+  add_threads(*c, o->threads);
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));

@@ -2,6 +2,7 @@
 // device beside copying whole rows, which is what it takes where less does not tell.
 #include "bench.h"
 #include "limits.h"
+#include "threads_option.h"
 #include "weft/base/philox.h"
 #include "weft/serve/logit_rows.h"
 #include "weft/tensor/host_access.h"
@@ -111,7 +112,7 @@ void add_bench_choose(CLI::App& bench) {
       ->capture_default_str()
       ->check(CLI::Range(int64_t(1), int64_t(1) << 16));
   c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
-  c->add_option("--threads", o->threads, "Cores to use; 0: all")->check(CLI::Range(0, 1024));
+  add_threads(*c, o->threads);
   c->add_option("--repeats", o->repeats, "Timed steps; the median is shown")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "limits.h"
+#include "threads_option.h"
 #include "weft/kernels/grouped_matmul.h"
 #include "weft/pretrained/held_blocks.h"
 #include "weft/tensor/host_access.h"
@@ -231,7 +232,7 @@ void add_bench_matmul(CLI::App& bench) {
       ->check(CLI::IsMember(block_type_names()))
       ->excludes(groups);
   c->add_option("--device", o->device, "cpu or cuda")->capture_default_str();
-  c->add_option("--threads", o->threads, "Cores to use; 0: all")->check(CLI::Range(0, 1024));
+  add_threads(*c, o->threads);
   c->add_option("--repeats", o->repeats, "Timed calls; the median is shown")
       ->capture_default_str()
       ->check(CLI::Range(1, 100000));

@@ -4,6 +4,7 @@
 #include "bench.h"
 #include "limits.h"
 #include "mesh_options.h"
+#include "threads_option.h"
 #include "weft/base/file.h"
 #include "weft/base/machine.h"
 #include "weft/comm/run_world.h"
@@ -217,7 +218,7 @@ void add_bench_train(CLI::App& bench) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20));
   c->add_option("--device", o->device, "Of every rank: cpu or cuda");
-  c->add_option("--threads", o->threads, "Threads a rank; 0: the cores shared out")->check(CLI::Range(0, 1024));
+  add_threads(*c, o->threads, "Threads a rank; 0: the cores shared out");
   c->add_option("--steps", o->steps, "Timed steps; the median is shown")
       ->capture_default_str()
       ->check(CLI::Range(2, 100000));

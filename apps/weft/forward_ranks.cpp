@@ -6,6 +6,7 @@
 
 #include "mesh_options.h"
 #include "rank_resources.h"
+#include "threads_option.h"
 #include "weft/comm/mpi/mpi.h"
 #include "weft/comm/run_world.h"
 #include "weft/pretrained/held_blocks.h"
@@ -80,7 +81,7 @@ void ForwardOptions::add_to(CLI::App& command) {
       "Leave weights that files have in blocks where they are mapped, shared with other processes; else they "
       "are copied to huge pages, which are read faster, where half of the free memory holds them");
   command.add_option("--device", device, "Of every rank: cpu or cuda");
-  command.add_option("--threads", threads, "Cores to use, over all ranks; 0: all")->check(CLI::Range(0, 1024));
+  add_threads(command, threads, "Cores to use, over all ranks; 0: all");
 }
 
 int ranks_of(const ForwardOptions& options) { return mesh_of(options).size(); }

@@ -94,8 +94,6 @@ class ModelSource {
 enum class WithMtp : bool { no, yes };
 // As a configuration has it.
 inline WithMtp with_mtp_as(const ModelConfig& config) { return WithMtp(config.mtp_layers > 0); }
-// A preset's shape; with the part where the positions of its kind are such as the part has.
-ModelConfig preset_with(const std::string& name, WithMtp mtp);
 
 // What a command's MODEL names: a weft checkpoint, a run folder (its newest valid checkpoint), the folder of a
 // Hugging Face model, a .gguf file, or "random:" and a preset (random_model.h). Throws Error saying what was found

@@ -207,13 +207,14 @@ class GgufSource final : public ModelSource {
   std::unique_ptr<GgufFile> file_;
 };
 
-}  // namespace
-
+// A preset's shape; with the part where the positions of its kind are such as the part has.
 ModelConfig preset_with(const std::string& name, WithMtp mtp) {
   ModelConfig config = preset(name);
   if (mtp == WithMtp::yes && config.position == PositionKind::rope) config.mtp_layers = 1;
   return config;
 }
+
+}  // namespace
 
 std::string find_checkpoint(const std::string& path) {
   FileSystem& fs = FileSystem::real();
