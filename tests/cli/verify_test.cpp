@@ -61,6 +61,17 @@ TEST_F(VerifyCommandTest, MambaRoundsMoreThanOthers) {
         << seed;
 }
 
+// ReLU of what is rounded to the other side of zero: 0.06 to 0.11 with any seed.
+TEST_F(VerifyCommandTest, ReluRoundsMoreThanOthers) {
+  for (const char* precision : {"bf16", "fp16"}) {
+    const Outcome o = weft.run(fmt::format(
+        "verify r.toml --json --mesh tp=2 --model.family=opt --model.kv_heads=4 --model.layers=4 --model.hidden=64 "
+        "--train.seq_len=64 --train.precision={}",
+        precision));
+    EXPECT_EQ(o.status, 0) << precision << o.out;
+  }
+}
+
 TEST_F(VerifyCommandTest, AToleranceCountsAsItIsWritten) {
   EXPECT_EQ(weft.run("verify r.toml --mesh tp=2 --tolerance 0").status, 1);
   EXPECT_EQ(weft.run("verify r.toml --mesh dp=1 --tolerance 0").status, 0);
