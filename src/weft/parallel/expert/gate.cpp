@@ -73,7 +73,7 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
 }
 
 Tensor GateOp::backward(Context& context, const Tensor& dweights) {
-  if (use) route->each_choice([&](int32_t, int32_t expert) { ++use->chosen[size_t(expert)]; });
+  if (use) route->add_choices(use->chosen);
   const bool balances = config.balance_loss != 0 && loss_scale != 0;
   Tensor dlogits = context.empty_like(logits);
   const bool trains_factors = factors && factors->trainable && dweights;

@@ -88,6 +88,13 @@ void Route::assign() {
   }
 }
 
+void Route::add_choices(std::span<int64_t> counts) const {
+  if (tokens_.size() == experts_.size())  // which are counted
+    for (size_t e = 0; e < counts.size(); ++e) counts[e] += counts_[e];
+  else
+    each_choice([&](int32_t, int32_t expert) { ++counts[size_t(expert)]; });
+}
+
 void Route::keep_on_device(Tensor chosen) {
   chosen_ = std::move(chosen);
   std::iota(copies_.begin(), copies_.end(), 0);

@@ -61,6 +61,8 @@ class Route {
   std::span<const int32_t> arrived() const { return arrived_; }
   std::span<const int32_t> places() const { return places_; }
   int64_t num_here() const { return starts_.back(); }
+  // Adds how often each expert was chosen, whether or not there was room, to counts[E]; after assign().
+  void add_choices(std::span<int64_t> counts) const;
   // Calls visit(row of the batch, expert) for every choice, whether or not there was room.
   template <class Visit>
   void each_choice(Visit&& visit) const {
