@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "weft/autograd/attention_chunks.h"
 #include "weft/kernels/kernels.h"
 
 namespace weft {
@@ -29,6 +30,7 @@ struct Context {
   SavedInputs* saved_inputs = nullptr;     // where recomputed functions leave their inputs; null: in the tape
   std::atomic<uint64_t>* pulse = nullptr;  // counts the ops, where somebody watches that this rank is alive
   double expert_load = 1;                  // without data: what the experts of this rank take, times their even share
+  AttentionChunks chunks = {};             // of the call of attention at hand
 
   Tensor empty(DType dtype, Shape shape) { return stream.allocator().empty(dtype, shape); }
   Tensor empty_like(const Tensor& x) { return empty(x.dtype(), x.shape()); }

@@ -410,7 +410,7 @@ struct Kernels {
   // f32; optional: 1.
   void (*combine_rows)(Stream&, const Tensor& y, const Tensor& x, const RowCopies&, const Tensor& weights);
   // dx[row of the copy] = weights[t, j] * dy[t], dweights[t, j] = dy[t] . x[row of the copy], 0 without a copy. Rows
-  // of dx that are no copy are left alone.
+  // of dx that are no copy are left alone. Optional: dx, or dweights and x.
   void (*combine_rows_backward)(Stream&, const Tensor& dx, const Tensor& dweights, const Tensor& dy, const Tensor& x,
                                 const RowCopies&, const Tensor& weights);
 

@@ -22,8 +22,9 @@ namespace {
 float output_init_std(const ModelConfig& c) { return c.init_std / std::sqrt(2.0f * float(c.layers)); }
 
 AttentionRule attention_rule(const ModelConfig& c, int layer) {
-  return {
-      .scale = c.score_scale(layer), .softcap = c.attention_softcap, .window = c.is_local(layer) ? int(c.window) : 0};
+  AttentionRule rule{.scale = c.score_scale(layer), .softcap = c.attention_softcap};
+  if (c.is_local(layer)) (c.chunked_window ? rule.chunk : rule.window) = int(c.window);
+  return rule;
 }
 
 AttentionConfig attention_config(const ModelConfig& c, int layer) {
@@ -34,9 +35,10 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .rule = attention_rule(c, layer),
           .has_qkv_bias = c.has_qkv_bias(),
           .has_output_bias = c.has_output_bias(),
-          .has_head_norm = c.qk_norm,
+          .has_head_norm = c.has_qk_norm(layer),
           .has_norm_across = c.qk_norm_across,
           .is_norm_turned = c.qk_norm_turned,
+          .has_norm_weight = c.qk_norm_weight,
           .has_norm_offset = c.norm_offset,
           .has_sinks = c.attention_sinks,
           .has_gate = c.attention_gate,
@@ -128,6 +130,7 @@ MoeConfig moe_config(const ModelConfig& c) {
           .has_latent_biases = c.has_mlp_bias(),
           .shared = mlp_config(c, c.shared_experts * c.expert_ffn),
           .has_shared_gate = c.shared_gate,
+          .weighs_inputs = c.router_weighs_inputs,
           .norms = c.experts_beside_dense ? std::optional(norm_config(c)) : std::nullopt,
           .activation = c.activation,
           .is_gated = c.is_gated,
@@ -165,11 +168,11 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   else if (c.is_recurrent(layer))
     recurrent_.emplace(name + ".state", layer, state_config(c), partition);
   else if (has_mixer && c.is_latent())
-    latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), rope.of(layer),
+    latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), *rope.of(layer),
                               partition);
   else if (has_mixer)
-    attention_.emplace(name + ".attention", int(c.keys_of(layer)), attention_config(c, layer),
-                       c.is_rotated(layer) ? &rope.of(layer) : nullptr, partition);
+    attention_.emplace(name + ".attention", int(c.keys_of(layer)), attention_config(c, layer), rope.of(layer),
+                       partition);
   if (has_pre && has_mlp && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
   if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
   if (c.has_experts(layer)) moe_.emplace(name + ".moe", moe_config(c), partition);

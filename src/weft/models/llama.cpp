@@ -92,6 +92,39 @@ ModelConfig gpt_oss(int64_t layers, int64_t experts) {
   return c;
 }
 
+// Layers that attend in chunks between those without positions; source: Meta, "The Llama 4 herd", 2025.
+ModelConfig llama4() {
+  ModelConfig c = named("llama4", {});
+  c.head_dim = 128, c.rope_theta = 500000;
+  c.window = 8192, c.chunked_window = true;
+  c.global_every = c.unrotated_every = 4, c.unrotated_query_beta = 0.1;
+  c.qk_norm = c.qk_norm_turned = true, c.qk_norm_weight = false;
+  c.experts_per_token = c.shared_experts = 1, c.norm_topk = false;
+  c.router = RouterGate::sigmoid, c.router_weighs_inputs = true;
+  return c;
+}
+ModelConfig llama4(int64_t experts, int64_t context) {
+  ModelConfig c = llama4();
+  c.layers = 48, c.hidden = 5120, c.heads = 40, c.kv_heads = 8, c.ffn = 16384, c.vocab = 202048;
+  c.context = context, c.experts = experts, c.expert_ffn = 8192;
+  return c;
+}
+ModelConfig llama4_scout() {
+  ModelConfig c = llama4(16, 10485760);
+  c.rope_scaling = {.kind = RopeScaling::Kind::llama3,
+                    .factor = 16,
+                    .original_context = 8192,
+                    .low_freq_factor = 1,
+                    .high_freq_factor = 1};
+  return c;
+}
+ModelConfig llama4_maverick() {
+  ModelConfig c = llama4(128, 1048576);
+  c.qk_norm = c.qk_norm_turned = false, c.qk_norm_weight = true;
+  for (int64_t i = 1; i < c.layers; i += 2) c.expert_layers.push_back(i);
+  return c;
+}
+
 // Qwen3-Next and Qwen3.5: three of four layers are of the gated delta rule, and attention is gated.
 ModelConfig qwen3_5(const char* family) {
   ModelConfig c = named(family, qwen3());
@@ -145,6 +178,7 @@ const std::vector<Family>& llama_families() {
       {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
       {named("phi3", ModelConfig{}), Presets{}},
       {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
+      {llama4(), Presets{{"llama-4-scout", llama4_scout()}, {"llama-4-maverick", llama4_maverick()}}},
       {named("ministral", ModelConfig{}), Presets{}},
       {qwen2_moe(), Presets{}},
       {hunyuan("hunyuan_v1_dense"), Presets{}},

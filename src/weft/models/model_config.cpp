@@ -17,6 +17,27 @@ void require_positive(const char* key, int64_t value) {
   if (value > kMost) throw UsageError("model.{} = {}: at most {} is supported", key, value, kMost);
 }
 
+void require_layers(const char* key, const std::vector<int64_t>& numbers, int64_t layers) {
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (numbers[i] <= (i > 0 ? numbers[i - 1] : -1) || numbers[i] >= layers)
+      throw UsageError("model.{}: write numbers from 0 to {} in ascending order", key, layers - 1);
+}
+
+void complete_expert_layers(ModelConfig& c) {
+  std::vector<int64_t>& named = c.expert_layers;
+  if (named.empty()) return;
+  require_layers("expert_layers", named, c.layers);
+  if (c.first_dense_layers > 0)
+    throw UsageError("model.expert_layers names all layers with experts: write model.first_dense_layers = 0");
+  if (c.block == BlockKind::single)
+    throw UsageError(
+        "model.expert_layers: of model.block = \"single\" every feed-forward layer behind the first ones "
+        "has experts: write model.first_dense_layers");
+  if (named.back() != c.layers - 1 || named.back() - named.front() + 1 != int64_t(named.size())) return;
+  c.first_dense_layers = named.front();
+  named.clear();
+}
+
 void complete_experts(ModelConfig& c) {
   if (c.experts == 0) return;
   require_positive("experts", c.experts);
@@ -38,6 +59,7 @@ void complete_experts(ModelConfig& c) {
   if (c.shared_gate && c.shared_experts == 0)
     throw UsageError("model.shared_gate weighs what shared experts give: write model.shared_experts, or false");
   not_negative("first_dense_layers", double(c.first_dense_layers));
+  complete_expert_layers(c);
   not_negative("capacity_factor", double(c.capacity_factor));
   not_negative("aux_loss", double(c.aux_loss));
   not_negative("z_loss", double(c.z_loss));
@@ -63,6 +85,9 @@ void complete_rope(ModelConfig& c) {
         c.turned_dim(), c.head_dim);
   if (c.unrotated_every < 0)
     throw UsageError("model.unrotated_every = {}: write a number of at least 0", c.unrotated_every);
+  if (!(c.unrotated_query_beta >= 0))
+    throw UsageError("model.unrotated_query_beta = {}: write a number of at least 0", c.unrotated_query_beta);
+  require_positive("unrotated_query_interval", c.unrotated_query_interval);
   if (!(c.rope_theta >= 1)) throw UsageError("model.rope_theta = {}: write a number of at least 1", c.rope_theta);
   RopeScaling& s = c.rope_scaling;
   const bool is_stretched = s.kind != RopeScaling::Kind::none;
@@ -73,9 +98,10 @@ void complete_rope(ModelConfig& c) {
   if (!(s.factor >= 1)) throw UsageError("model.rope_factor = {}: write a number of at least 1", s.factor);
   if (s.original_context == 0) s.original_context = c.context;
   require_positive("rope_original_context", s.original_context);
-  if (s.kind == RopeScaling::Kind::llama3 && !(s.high_freq_factor > s.low_freq_factor && s.low_freq_factor > 0))
-    throw UsageError("model.rope_high_freq_factor = {} must be above model.rope_low_freq_factor = {}",
-                     s.high_freq_factor, s.low_freq_factor);
+  if (s.kind == RopeScaling::Kind::llama3 && !(s.high_freq_factor >= s.low_freq_factor && s.low_freq_factor > 0))
+    throw UsageError(
+        "model.rope_high_freq_factor = {} is below model.rope_low_freq_factor = {}, or that is not above 0",
+        s.high_freq_factor, s.low_freq_factor);
   if (s.kind == RopeScaling::Kind::yarn && !(s.beta_fast > s.beta_slow && s.beta_slow > 0))
     throw UsageError("model.rope_beta_fast = {} must be above model.rope_beta_slow = {}", s.beta_fast, s.beta_slow);
   if (s.kind == RopeScaling::Kind::proportional && !(s.turned_share > 0 && s.turned_share <= 1))
@@ -89,12 +115,6 @@ void complete_rope(ModelConfig& c) {
     for (const double f : *factors)
       if (!(f > 0)) throw UsageError("model.rope_short_factors and model.rope_long_factors: {} is not above 0", f);
   }
-}
-
-void require_layers(const char* key, const std::vector<int64_t>& numbers, int64_t layers) {
-  for (size_t i = 0; i < numbers.size(); ++i)
-    if (numbers[i] <= (i > 0 ? numbers[i - 1] : -1) || numbers[i] >= layers)
-      throw UsageError("model.{}: write numbers from 0 to {} in ascending order", key, layers - 1);
 }
 
 void complete_states(ModelConfig& c) {
@@ -158,6 +178,7 @@ void complete_single(ModelConfig& c) {
 }
 
 void complete_global_layers(ModelConfig& c) {
+  if (c.window == 0) c.chunked_window = false;
   if (c.window == 0 || c.global_head_dim == c.head_dim) c.global_head_dim = 0;
   if (c.window == 0 || c.global_kv_heads == c.kv_heads) c.global_kv_heads = 0;
   if (c.window == 0) c.global_values_are_keys = false;
@@ -239,7 +260,7 @@ void complete_attention(ModelConfig& c) {
 LoraTargets targets_of(const ModelConfig& c) {
   using enum LoraTarget;
   constexpr LoraTarget kKinds[][2] = {{gate, expert_gate}, {up, expert_up}, {down, expert_down}};
-  const bool has_dense = c.experts == 0 || c.first_dense_layers > 0 || c.shared_experts > 0 || c.experts_beside_dense;
+  const bool has_dense = c.has_dense_layers() || c.shared_experts > 0 || c.experts_beside_dense;
   LoraTargets targets = c.lora.targets;
   if (!c.has_states()) targets &= LoraTargets(~kStateTargets);
   if (c.state_rule != StateKind::delta) targets &= LoraTargets(~bit_of(state_beta));
@@ -361,7 +382,7 @@ bool ModelConfig::gives_keys(int64_t layer) const {
 ModelConfig ModelConfig::mtp_block() const {
   ModelConfig c = *this;
   c.attention_every = c.window = c.unrotated_every = 0;
-  c.attention_layers.clear();
+  c.attention_layers.clear(), c.expert_layers.clear();
   c.lora = {};
   return c;
 }
@@ -390,6 +411,10 @@ double RopeScaling::score_factor() const {
 
 double RopeScaling::query_factor(int64_t position) const {
   return query_beta > 0 ? 1 + query_beta * std::log1p(double(position / original_context)) : 1;
+}
+
+double ModelConfig::unrotated_query_factor(int64_t at) const {
+  return 1 + unrotated_query_beta * std::log1p(double((at + 1) / unrotated_query_interval));
 }
 
 float ModelConfig::score_scale(int64_t layer) const {

@@ -91,10 +91,15 @@ struct ModelConfig {
   double rope_theta = 10000;
   int64_t rotary_dim = 0;       // elements of a head that turn, its first; 0: all
   int64_t unrotated_every = 0;  // every n-th layer turns none and sees no positions; 0: all layers turn
+  // In these, queries of position p are multiplied by 1 + beta ln(1 + floor((p + 1) / interval)); beta 0: they are
+  // not.
+  double unrotated_query_beta = 0;
+  int64_t unrotated_query_interval = 8192;
   RopeScaling rope_scaling;
   bool qk_norm = false;          // of every head of queries and keys
   bool qk_norm_across = false;   // over all heads together
-  bool qk_norm_turned = false;   // qk_norm comes behind rotary positions
+  bool qk_norm_turned = false;   // qk_norm comes behind rotary positions, and only where there are such
+  bool qk_norm_weight = true;    // false: qk_norm has no weights
   bool value_norm = false;       // of every head of values, without weights
   bool attention_gate = false;   // its result is multiplied by the sigmoid of a projection of its input
   bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
@@ -107,8 +112,10 @@ struct ModelConfig {
   bool layer_scale = false;      // what a layer gives is multiplied by a number of its own, which is not trained
   float init_std = 0.02f;
 
-  // Local layers see the `window` last tokens only.
-  int64_t window = 0;             // 0: no layer is local
+  // Local layers see the `window` last tokens only; or, of chunks of so many tokens that a text is cut into, no token
+  // of another chunk.
+  int64_t window = 0;  // 0: no layer is local
+  bool chunked_window = false;
   int64_t first_local_layer = 0;  // those before it are global
   int64_t global_every = 0;       // and so is every n-th; 0: none
   double local_rope_theta = 0;    // of local layers, without scaling; 0: as the others
@@ -149,11 +156,14 @@ struct ModelConfig {
   // stream and add to it (NVIDIA, "Nemotron 3", 2025: LatentMoE); 0: all of it. Routers and shared experts see it
   // all.
   int64_t expert_latent_dim = 0;
-  int64_t first_dense_layers = 0;  // the others have experts
+  int64_t first_dense_layers = 0;      // the others have experts
+  std::vector<int64_t> expert_layers;  // those with experts, where they are not all behind the first ones
   // A layer with experts has its dense part beside them. Each has norms of its own, before and behind it, as the
   // router has before it, and an expert's weight is multiplied by a learned factor. Source: Gemma 4, 2026.
   bool experts_beside_dense = false;
   RouterGate router = RouterGate::softmax;
+  // An expert reads a token times its weight, in place of giving its result times that (Meta, "Llama 4", 2025).
+  bool router_weighs_inputs = false;
   bool router_bias = false;   // added to scores where experts are chosen; also there with router_bias_rate
   int64_t expert_groups = 1;  // a token's experts come from groups_per_token of them: the best ones
   int64_t groups_per_token = 1;
@@ -172,9 +182,17 @@ struct ModelConfig {
 
   bool has_mlp(int64_t layer) const { return block != BlockKind::single || stands_in(mlp_layers, layer); }
   bool has_mixer(int64_t layer) const { return block != BlockKind::single || !stands_in(mlp_layers, layer); }
-  bool has_experts(int64_t layer) const { return experts > 0 && layer >= first_dense_layers && has_mlp(layer); }
+  bool has_experts(int64_t layer) const {
+    if (experts == 0 || !has_mlp(layer)) return false;
+    return expert_layers.empty() ? layer >= first_dense_layers : stands_in(expert_layers, layer);
+  }
+  bool has_dense_layers() const { return experts == 0 || first_dense_layers > 0 || !expert_layers.empty(); }
   int64_t expert_dim() const { return expert_latent_dim ? expert_latent_dim : hidden; }  // what an expert reads
   bool has_router_bias() const { return router_bias || router_bias_rate > 0; }
+  bool has_qk_norm(int64_t layer) const {
+    return qk_norm && (!qk_norm_turned || position == PositionKind::learned || is_rotated(layer));
+  }
+  double unrotated_query_factor(int64_t at) const;  // a position
   bool is_rotated(int64_t layer) const {
     return position == PositionKind::rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
   }

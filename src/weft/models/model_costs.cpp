@@ -35,14 +35,15 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
   }
+  const bool has_norms = c.has_qk_norm(layer) && c.qk_norm_weight;
   if (c.shares_keys(layer)) {
     if (c.has_qkv_bias()) sum = sum + q;
-    return sum + hidden * (q + (c.attention_gate ? q : Count(0))) + (c.qk_norm ? dim : 0) +
+    return sum + hidden * (q + (c.attention_gate ? q : Count(0))) + (has_norms ? dim : 0) +
            (c.qk_norm_across ? q : Count(0)) + (c.attention_sinks ? c.heads : 0);
   }
   const Count all = q + kv + (c.values_are_keys(layer) ? Count(0) : kv) + (c.attention_gate ? q : Count(0));
   sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
-  if (c.qk_norm) sum = sum + Count(2) * dim;
+  if (has_norms) sum = sum + Count(2) * dim;
   if (c.qk_norm_across) sum = sum + q + kv;
   if (c.attention_sinks) sum = sum + c.heads;
   return sum;
@@ -203,7 +204,9 @@ double projections(const ModelConfig& c, int64_t layer) {
 double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const double n = double(seq_len), w = double(c.window);
   if (!c.is_local(layer) || c.window >= seq_len) return (n + 1) / 2;
-  return (w * (w + 1) / 2 + (n - w) * w) / n;
+  if (!c.chunked_window) return (w * (w + 1) / 2 + (n - w) * w) / n;
+  const double chunks = double(seq_len / c.window), rest = double(seq_len % c.window);
+  return (chunks * w * (w + 1) + rest * (rest + 1)) / 2 / n;
 }
 
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {

@@ -66,6 +66,10 @@ class ModelFields {
     choice("position", kPositionNames, c.position);
     v.number("rope_theta", c.rope_theta), v.number("rotary_dim", c.rotary_dim);
     v.number("unrotated_every", c.unrotated_every);
+    v.begin_group("unrotated_every", c.unrotated_every > 0);
+    v.number("unrotated_query_beta", c.unrotated_query_beta);
+    v.number("unrotated_query_interval", c.unrotated_query_interval);
+    v.end_group();
     rope_scaling();
     attention();
     experts();
@@ -121,7 +125,8 @@ class ModelFields {
 
   void attention() {
     v.flag("qk_norm", c.qk_norm), v.flag("qk_norm_across", c.qk_norm_across);
-    v.flag("qk_norm_turned", c.qk_norm_turned), v.flag("value_norm", c.value_norm);
+    v.flag("qk_norm_turned", c.qk_norm_turned), v.flag("qk_norm_weight", c.qk_norm_weight);
+    v.flag("value_norm", c.value_norm);
     v.flag("attention_sinks", c.attention_sinks), v.flag("attention_gate", c.attention_gate);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
@@ -129,6 +134,7 @@ class ModelFields {
     v.flag("layer_scale", c.layer_scale);
     v.number("window", c.window);
     v.begin_group("window", c.window > 0);
+    v.flag("chunked_window", c.chunked_window);
     v.number("first_local_layer", c.first_local_layer), v.number("global_every", c.global_every);
     v.number("local_rope_theta", c.local_rope_theta);
     v.number("global_head_dim", c.global_head_dim), v.number("global_kv_heads", c.global_kv_heads);
@@ -161,7 +167,9 @@ class ModelFields {
     v.flag("shared_gate", c.shared_gate);
     v.number("expert_ffn", c.expert_ffn), v.number("expert_latent_dim", c.expert_latent_dim);
     v.number("first_dense_layers", c.first_dense_layers);
+    layers("expert_layers", c.expert_layers);
     choice("router", kRouterNames, c.router);
+    v.flag("router_weighs_inputs", c.router_weighs_inputs);
     v.flag("experts_beside_dense", c.experts_beside_dense);
     v.flag("router_bias", c.router_bias), v.flag("expert_bias", c.expert_bias);
     v.number("expert_groups", c.expert_groups), v.number("groups_per_token", c.groups_per_token);

@@ -22,7 +22,8 @@ std::vector<double> plain_frequencies(double theta, int64_t dim) {
 void stretch_llama3(std::vector<double>& frequencies, const RopeScaling& s) {
   for (double& f : frequencies) {
     const double turns = double(s.original_context) * f / (2 * std::numbers::pi);
-    const double share = (turns - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+    const double ramp = s.high_freq_factor - s.low_freq_factor;  // 0: a step
+    const double share = ramp > 0 ? (turns - s.low_freq_factor) / ramp : double(turns >= s.low_freq_factor);
     const double kept = std::clamp(share, 0.0, 1.0);
     f = (1 - kept) * f / s.factor + kept * f;
   }
@@ -107,20 +108,25 @@ void RopeTables::prepare(Context& context, DType wide) {
     });
   };
   fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(positions));
-  if (config_.rope_scaling.query_beta > 0) global_.query_factors = query_factors(context, wide);
+  if (config_.rope_scaling.query_beta > 0)
+    global_.query_factors =
+        query_factors(context, wide, [&](int64_t p) { return config_.rope_scaling.query_factor(p); });
   if (has_local()) fill(local_, plain_frequencies(config_.local_rope_theta, config_.turned_dim()), 1);
+  if (!scales_unrotated() || config_.unrotated_every == 0) return;
+  fill(unrotated_, {0.0}, 1);
+  unrotated_.query_factors =
+      query_factors(context, wide, [&](int64_t p) { return config_.unrotated_query_factor(p); });
 }
 
-Tensor RopeTables::query_factors(Context& context, DType wide) const {
+Tensor RopeTables::query_factors(Context& context, DType wide, auto&& factor) const {
   const Tensor factors = context.empty(wide, {config_.context});
   if (factors.device() == Device::meta) return factors;
   fill_on_host(context.stream, factors, [&](const Tensor& host) {
     for (int64_t p = 0; p < config_.context; ++p) {
-      const double factor = config_.rope_scaling.query_factor(p);
       if (wide == DType::f64)
-        host.data<double>()[p] = factor;
+        host.data<double>()[p] = factor(p);
       else
-        host.data<float>()[p] = float(factor);
+        host.data<float>()[p] = float(factor(p));
     }
   });
   return factors;

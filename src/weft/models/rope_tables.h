@@ -11,8 +11,11 @@ class RopeTables {
   explicit RopeTables(const ModelConfig& config) : config_(config) {}
   RopeTables(const RopeTables&) = delete;
 
-  // Of a layer; stays where it is.
-  const RopeTable& of(int64_t layer) const { return has_local() && config_.is_local(layer) ? local_ : global_; }
+  // Of a layer; stays where it is. Null where a layer does nothing by position.
+  const RopeTable* of(int64_t layer) const {
+    if (!config_.is_rotated(layer)) return scales_unrotated() ? &unrotated_ : nullptr;
+    return has_local() && config_.is_local(layer) ? &local_ : &global_;
+  }
 
   // Gives the tables memory and computes them. wide: f32, or f64 beside f64.
   void prepare(Context& context, DType wide);
@@ -20,11 +23,14 @@ class RopeTables {
   void prepare(const Pass& pass);
 
  private:
-  Tensor query_factors(Context& context, DType wide) const;
+  // [positions], by a function of the position
+  Tensor query_factors(Context& context, DType wide, auto&& factor) const;
+  bool scales_unrotated() const { return config_.position == PositionKind::rope && config_.unrotated_query_beta > 0; }
   bool has_local() const { return config_.local_rope_theta > 0; }
 
   const ModelConfig& config_;
   RopeTable global_, local_;
+  RopeTable unrotated_;  // of one pair that stands still
   int64_t length_ = -1;  // that frequencies_ are for
   std::vector<double> frequencies_;
 };

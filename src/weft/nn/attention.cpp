@@ -70,7 +70,9 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
     value_norm_.emplace(name + ".value_norm", tensor_.replicated_inside({c.head_dim}),
                         NormConfig{.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = false});
   if (!c.has_head_norm && !c.has_norm_across) return;
-  NormConfig norm{.kind = NormKind::rms, .eps = c.norm_eps, .has_offset = c.has_norm_offset};
+  const bool has_weight = c.has_norm_weight || c.has_norm_across;
+  NormConfig norm{
+      .kind = NormKind::rms, .eps = c.norm_eps, .has_weight = has_weight, .has_offset = c.has_norm_offset};
   const auto width = [&](int64_t heads) { return c.has_norm_across ? heads * c.head_dim : c.head_dim; };
   if (c.has_keys) key_norm_.emplace(name + ".key_norm", tensor_.replicated_inside({width(c.kv_heads)}), norm);
   norm.initial = first_query_length(c);

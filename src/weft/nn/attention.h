@@ -17,6 +17,7 @@ struct AttentionConfig {
   bool has_qkv_bias = false, has_output_bias = false;
   bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
   bool is_norm_turned = false;                          // of each head, behind rotary positions
+  bool has_norm_weight = true;                          // of each head
   bool has_norm_offset = false;
   bool has_sinks = false;        // of query heads
   bool has_gate = false;         // the result is multiplied by the sigmoid of a projection
@@ -35,7 +36,7 @@ struct KeysAndValues {
 
 class Attention {
  public:
-  // layer: of the cache; that of the keys. rope: null where positions are learned; outlives the layer.
+  // layer: of the cache; that of the keys. rope: null where nothing is done by position; outlives the layer.
   Attention(const std::string& name, int layer, const AttentionConfig& config, const RopeTable* rope,
             const Partition& partition);
 
@@ -54,7 +55,8 @@ class Attention {
     if (gate_) gate_->each_param(visit);
   }
   void each_norm(auto&& visit) {
-    if (value_norm_) visit(*value_norm_);
+    for (std::optional<Norm>* norm : {&query_norm_, &key_norm_, &value_norm_})
+      if (*norm) visit(**norm);
   }
 
  private:

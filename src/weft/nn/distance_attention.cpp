@@ -43,8 +43,9 @@ Var DistanceAttention::operator()(const Var& x, const KeysValues& memory, std::s
   const Tensor q = query_(x).value.reshape({rows, heads_.count, config_.head_dim});
   const Tensor &k = memory.keys, &v = memory.values, y = context.empty_like(q);
   const AttentionRule unscaled{.scale = 1};
-  context.kernels.attention(context.stream,
-                            {.y = y, .q = q, .k = k, .v = v, .shape = unscaled.shape(q, k, v, spans), .bias = bias});
+  context.kernels.attention(
+      context.stream,
+      {.y = y, .q = q, .k = k, .v = v, .shape = unscaled.shape(context, q, k, v, spans), .bias = bias});
   return tensor_.leave(output_(Var{y.reshape({rows, heads_.count * config_.head_dim}), &context}));
 }
 

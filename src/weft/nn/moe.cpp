@@ -171,8 +171,11 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
                                    .stays_on_device = is_on_device},
                             scores(seen, pass));
-  const Var rows = apply(context, DispatchOp{experts_, route}, latent_down_ ? (*latent_down_)(x, pass) : x);
-  Var y = apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weights);
+  const bool weighs_inputs = config_.weighs_inputs;
+  const Var rows = apply(context, DispatchOp{experts_, route}, latent_down_ ? (*latent_down_)(x, pass) : x,
+                         weighs_inputs ? weights : Var());
+  Var y =
+      apply(context, CombineOp{experts_, route}, feed_forward(rows, route, pass), weighs_inputs ? Var() : weights);
   if (latent_up_) y = (*latent_up_)(y, pass);
   if (shared_) y = y + shared_experts(x, pass, is_on_device);
   Var out = tensor_.leave(y);

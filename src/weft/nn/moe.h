@@ -17,6 +17,7 @@ struct MoeConfig {
   bool has_latent_biases = false;
   MlpConfig shared = {};         // the experts that see all, as one; ffn 0: none
   bool has_shared_gate = false;  // which weighs what these give, token by token
+  bool weighs_inputs = false;  // experts read tokens times their weights, which else what they give is multiplied by
   // Norms of its own: before the router, before the experts and behind them; and a learned factor to each expert.
   std::optional<NormConfig> norms = {};
   Activation activation = Activation::silu;

@@ -53,7 +53,7 @@ ModelConfig of_kind(ModelConfig c, const LayerKind& kind, int64_t layers) {
   // As if keys were made, which are few, so that a probe needs no layer of another kind.
   if (kind.shares_keys && c.shared_kv_ffn > 0) c.ffn = c.shared_kv_ffn;
   c.shared_kv_layers = c.shared_kv_ffn = 0;
-  c.attention_layers.clear(), c.mlp_layers.clear();
+  c.attention_layers.clear(), c.mlp_layers.clear(), c.expert_layers.clear();
   for (int64_t i = 0; c.block == BlockKind::single && kind.has_mlp && i < layers; ++i) c.mlp_layers.push_back(i);
   return c;
 }

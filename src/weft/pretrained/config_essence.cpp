@@ -20,6 +20,9 @@ ModelConfig essence(ModelConfig c) {
   if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
   if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
   if (!c.qk_norm || c.position == PositionKind::learned) c.qk_norm_turned = false;
+  if (!c.qk_norm) c.qk_norm_weight = true;
+  if (c.unrotated_every == 0) c.unrotated_query_beta = neutral.unrotated_query_beta;
+  if (c.unrotated_query_beta == 0) c.unrotated_query_interval = neutral.unrotated_query_interval;
   if (c.has_states()) {
     const ModelConfig told = c;
     c.attention_every = 1, c.attention_layers.clear();
@@ -37,7 +40,8 @@ ModelConfig essence(ModelConfig c) {
   if (c.experts == 0) {
     c.experts_per_token = neutral.experts_per_token, c.shared_experts = neutral.shared_experts;
     c.expert_ffn = neutral.expert_ffn, c.expert_latent_dim = neutral.expert_latent_dim;
-    c.first_dense_layers = neutral.first_dense_layers;
+    c.first_dense_layers = neutral.first_dense_layers, c.expert_layers.clear();
+    c.router_weighs_inputs = neutral.router_weighs_inputs;
     c.router = neutral.router, c.router_bias = neutral.router_bias;
     c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
     c.expert_bias = neutral.expert_bias, c.shared_gate = neutral.shared_gate;
@@ -45,7 +49,7 @@ ModelConfig essence(ModelConfig c) {
     c.norm_topk = neutral.norm_topk, c.routed_scale = neutral.routed_scale;
   }
   if (c.expert_groups == c.groups_per_token) c.expert_groups = c.groups_per_token = 1;
-  if (c.first_dense_layers == 0 && c.experts > 0 && !c.experts_beside_dense) c.ffn = 0;  // nothing has this width
+  if (!c.has_dense_layers() && !c.experts_beside_dense) c.ffn = 0;  // nothing has this width
   return c;
 }
 

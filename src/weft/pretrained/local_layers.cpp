@@ -33,4 +33,15 @@ void set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
     if (attends[size_t(i)]) c.attention_layers.push_back(i);
 }
 
+void set_expert_layers(ModelConfig& c, const std::vector<bool>& has_experts) {
+  const auto layers = std::views::iota(int64_t(0), c.layers);
+  c.expert_layers.clear();
+  c.first_dense_layers = std::ranges::find(has_experts, true) - has_experts.begin();
+  if (std::ranges::all_of(layers, [&](int64_t i) { return has_experts[size_t(i)] == (i >= c.first_dense_layers); }))
+    return;
+  c.first_dense_layers = 0;
+  for (const int64_t i : layers)
+    if (has_experts[size_t(i)]) c.expert_layers.push_back(i);
+}
+
 }  // namespace weft

@@ -1,4 +1,4 @@
-// Which layers see a window only, and which attend at all, told layer by layer.
+// Which layers see a window only, which attend at all, and which have experts, told layer by layer.
 #pragma once
 #include <vector>
 
@@ -11,5 +11,7 @@ namespace weft {
 bool set_local_layers(ModelConfig& config, const std::vector<bool>& is_local);
 // Says of every layer whether it attends; the others hand on a state.
 void set_attending_layers(ModelConfig& config, const std::vector<bool>& attends);
+// Says of every layer whether it has experts.
+void set_expert_layers(ModelConfig& config, const std::vector<bool>& has_experts);
 
 }  // namespace weft

@@ -15,6 +15,7 @@ struct WholeType {
 constexpr WholeType kWholeTypes[] = {{"gemma3", "gemma3_text"},
                                      {"gemma4", "gemma4_text"},
                                      {"gemma4_unified", "gemma4_unified_text"},
+                                     {"llama4", "llama4_text"},
                                      {"mistral3", "mistral"},
                                      {"kimi_k25", "kimi_k2"},
                                      {"qwen2_vl", "qwen2_vl_text"},
@@ -53,9 +54,9 @@ struct Place {
 };
 constexpr Place kPlaces[] = {
     {"model.language_model.", "model."}, {"language_model.model.", "model."}, {"language_model.", ""}};
-constexpr std::string_view kOtherParts[] = {"visual.",       "vision_tower.", "multi_modal_projector.",
-                                            "mm_projector.", "embed_vision.", "embed_audio.",
-                                            "audio_tower."};
+constexpr std::string_view kOtherParts[] = {
+    "visual.",       "vision_tower.", "vision_model.", "multi_modal_projector.",
+    "mm_projector.", "embed_vision.", "embed_audio.",  "audio_tower."};
 
 constexpr std::string_view kModel = "model.";
 

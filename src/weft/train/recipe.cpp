@@ -156,6 +156,8 @@ ModelConfig read_model(Toml& toml, int64_t seq_len) {
     toml.reject("model.norm_bias", "norms of model.norm = \"rmsnorm\" have no bias: leave it out");
   if (toml.has("model.qk_norm_turned") && c.qk_norm_turned && !c.qk_norm)
     toml.reject("model.qk_norm_turned", "it says where model.qk_norm stands: write model.qk_norm = true too");
+  if (toml.has("model.qk_norm_weight") && !c.qk_norm_weight && !c.qk_norm)
+    toml.reject("model.qk_norm_weight", "it is of model.qk_norm: write model.qk_norm = true too");
   if (c.context == 0) c.context = seq_len;
   c.dropout = float(toml.number("model.dropout", shortest_of(c.dropout), 0, 0.999));
   return c;

@@ -44,6 +44,23 @@ void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> start
   for (size_t i = 0; i + 1 < starts.size(); ++i) runs.push_back({.begin = starts[i], .end = starts[i + 1]});
 }
 
+void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks, const PagedPlan& plan,
+                      const Tensor& y, const Tensor& q, const Tensor& keys, const Tensor& values) {
+  std::span sequences(plan.sequences, size_t(plan.num_sequences));
+  if (rule.chunk > 0) sequences = context.chunks.cut(sequences, rule.chunk, keys.dim(1));
+  context.kernels.paged_attention(context.stream, {.y = y,
+                                                   .q = q,
+                                                   .keys = keys,
+                                                   .values = values,
+                                                   .codes = plan.cache->format().codes,
+                                                   .sequences = sequences.data(),
+                                                   .num_sequences = int(sequences.size()),
+                                                   .scale = rule.scale,
+                                                   .softcap = rule.softcap,
+                                                   .window = rule.window,
+                                                   .sinks = sinks.of(0, q.dim(1))});
+}
+
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
   y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
@@ -54,28 +71,17 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     const RowCodes codes = paged.cache->format().codes;
     context.kernels.place_rows(context.stream, std::array{PlaceRowsArgs{keys, k_in, paged.rows, codes},
                                                           PlaceRowsArgs{values, v_in, paged.rows, codes}});
-    context.kernels.paged_attention(context.stream, {.y = y,
-                                                     .q = q,
-                                                     .keys = keys,
-                                                     .values = values,
-                                                     .codes = codes,
-                                                     .sequences = paged.sequences,
-                                                     .num_sequences = paged.num_sequences,
-                                                     .scale = rule.scale,
-                                                     .softcap = rule.softcap,
-                                                     .window = rule.window,
-                                                     .sinks = sinks.of(0, q.dim(1))});
+    attend_to_blocks(context, rule, sinks, paged, y, q, keys, values);
     return y;
   }
   if (context.tape || sinks) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
-  AttentionShape shape = plan.shape(rule, q, k, v);
   AttentionSpan whole;
   if (plan.cache) {
     const auto [keys, values] = plan.cache->append(layer, k_in, v_in);
     k = keys, v = values;
     whole.q_end = int32_t(q.dim(0)), whole.k_end = int32_t(k.dim(0));
-    shape.spans = &whole, shape.num_spans = 1;
   }
+  const AttentionShape shape = rule.shape(context, q, k, v, plan.cache ? std::span(&whole, 1) : spans());
   context.kernels.attention(context.stream,
                             {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
   sinks.join(context, y, lse);
@@ -93,7 +99,7 @@ std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) 
                                                       .q = q,
                                                       .k = k,
                                                       .v = v,
-                                                      .shape = plan.shape(rule, q, k, v),
+                                                      .shape = rule.shape(context, q, k, v, spans()),
                                                       .dropout = dropout});
   sinks.add_gradient(context, dy, y, lse);
   return d;

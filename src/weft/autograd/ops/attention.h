@@ -50,10 +50,13 @@ void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> start
 struct AttentionRule {
   float scale = 0, softcap = 0;
   int window = 0;
+  int chunk = 0;  // rows see no key of another chunk of so many tokens of their sequence; 0: they do
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
 
-  AttentionShape shape(const Tensor& q, const Tensor& k, const Tensor& v,
+  // Valid until the context's next call of attention.
+  AttentionShape shape(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
                        std::span<const AttentionSpan> spans) const {
+    if (chunk > 0) spans = context.chunks.cut(spans, chunk);
     return {.num_heads = int(q.dim(1)),
             .num_kv_heads = int(k.dim(1)),
             .head_dim = int(q.dim(2)),
@@ -77,11 +80,11 @@ struct AttentionPlan {
   int num_spans = 0;
   KvCache* cache = nullptr;          // null while training; with a cache there is one sequence, which continues it
   const PagedPlan* paged = nullptr;  // many sequences whose past lies in a PagedCache; instead of spans and cache
-
-  AttentionShape shape(const AttentionRule& rule, const Tensor& q, const Tensor& k, const Tensor& v) const {
-    return rule.shape(q, k, v, {spans, size_t(num_spans)});
-  }
 };
+
+// q[T, N, D] -> y[T, N, value D] of the plan's sequences, whose keys and values lie in blocks.
+void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks, const PagedPlan& plan,
+                      const Tensor& y, const Tensor& q, const Tensor& keys, const Tensor& values);
 
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
@@ -95,6 +98,9 @@ struct AttentionOp {
   // q[T, N, D], k[T, K, D], v[T, K, value D] -> y[T, N, value D]
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in);
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
+
+ private:
+  std::span<const AttentionSpan> spans() const { return {plan.spans, size_t(plan.num_spans)}; }
 };
 
 }  // namespace weft

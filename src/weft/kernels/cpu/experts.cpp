@@ -254,25 +254,26 @@ void combine_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dweig
     using T = decltype(element);
     const int64_t cols = dy.cols(), k = copies.k;
     const float* const factors = weights.data<float>();
-    float* const dfactors = dweights.data<float>();
-    const T* const rows = x.data<T>();
+    float* const dfactors = dweights ? dweights.data<float>() : nullptr;
+    const T* const rows = x ? x.data<T>() : nullptr;
     const T* const gradients = dy.data<T>();
-    T* const drows = dx.data<T>();
+    T* const drows = dx ? dx.data<T>() : nullptr;
     const auto body = [&](int64_t begin, int64_t end, int) {
       const F32Tag d;
       for (int64_t i = begin * k; i < end * k; ++i) {
-        dfactors[i] = 0;
+        if (dfactors) dfactors[i] = 0;
         if (copies.at[i] < 0) continue;
         const T* const g = gradients + i / k * cols;
-        const T* const row = rows + copies.at[i] * cols;
-        T* const drow = drows + copies.at[i] * cols;
+        const int64_t at = copies.at[i] * cols;
         const auto factor = hn::Set(d, factors[i]);
-        dfactors[i] = sum_of_lanes(sum_over(cols, [&](int64_t c, auto part) HWY_ATTR {
-          const auto dyc = load(d, g + c, part);
-          const auto product = hn::Mul(dyc, load(d, row + c, part));
-          store(hn::Mul(dyc, factor), d, drow + c, part);
-          return product;
-        }));
+        if (dfactors)
+          dfactors[i] = sum_of_lanes(sum_over(cols, [&](int64_t c, auto part) HWY_ATTR {
+            return hn::Mul(load(d, g + c, part), load(d, rows + at + c, part));
+          }));
+        if (drows)
+          for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
+            store(hn::Mul(load(d, g + c, part), factor), d, drows + at + c, part);
+          });
       }
     };
     stream.team().parallel_for(dy.dim(0), rows_per_chunk((2 * k + 1) * cols * int64_t(sizeof(T))), body);

@@ -27,8 +27,8 @@ __global__ void combine_kernel(T* y, const T* x, const int32_t* at, const float*
 
 template <class T>
 struct CombineBackward {
-  T* dx;
-  float* dweights;
+  T* dx;            // or null
+  float* dweights;  // null with x
   const T *dy, *x;
   const int32_t* at;
   const float* weights;
@@ -47,13 +47,14 @@ __global__ void combine_backward_kernel(const CombineBackward<T> a) {
   for (int64_t c = worker.rank * N; to >= 0 && c < a.cols; c += worker.size * N) {
     float g[N], row[N];
     load_n(g, a.dy + i / a.k * a.cols + c);
-    load_n(row, a.x + to * a.cols + c);
+    if (a.x) load_n(row, a.x + to * a.cols + c);
     for (int j = 0; j < N; ++j) {
-      sum += g[j] * row[j];
+      if (a.x) sum += g[j] * row[j];
       g[j] *= weight;
     }
-    store_n(a.dx + to * a.cols + c, g);
+    if (a.dx) store_n(a.dx + to * a.cols + c, g);
   }
+  if (!a.dweights) return;
   sum = worker.sum(sum);
   if (worker.rank == 0) a.dweights[i] = sum;
 }

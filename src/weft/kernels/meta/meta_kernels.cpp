@@ -368,7 +368,8 @@ void combine_rows(Stream& stream, const Tensor& y, const Tensor& x, const RowCop
 void combine_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dweights, const Tensor& dy,
                            const Tensor& x, const RowCopies& copies, const Tensor& weights) {
   shapes::check_combine_rows_backward(dx, dweights, dy, x, copies, weights);
-  count(stream, 3 * elements(x), dx, dweights, dy, x, weights);
+  const double rows = elements(x ? x : dx);
+  count(stream, (x ? 2 : 0) * rows + (dx ? 1 : 0) * rows, dx, dweights, dy, x, weights);
 }
 
 void add(Stream& stream, const Tensor& y, const Tensor& a, const Tensor& b) {

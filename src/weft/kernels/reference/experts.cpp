@@ -151,16 +151,17 @@ void combine_rows_backward(Stream&, const Tensor& dx, const Tensor& dweights, co
                            const RowCopies& copies, const Tensor& weights) {
   shapes::check_combine_rows_backward(dx, dweights, dy, x, copies, weights);
   const auto tokens = size_t(dy.dim(0)), cols = size_t(dy.dim(1)), k = size_t(copies.k);
-  const std::vector<double> rows = load(x), factors = load(weights), gradient = load(dy);
-  std::vector<double> drows = load(dx), dfactors(tokens * k);
+  const std::vector<double> factors = load(weights), gradient = load(dy);
+  const std::vector<double> rows = x ? load(x) : std::vector<double>();
+  std::vector<double> drows = dx ? load(dx) : std::vector<double>(), dfactors(tokens * k);
   for (size_t i = 0; i < tokens * k; ++i)
     for (size_t c = 0; copies.at[i] >= 0 && c < cols; ++c) {
       const double g = gradient[i / k * cols + c];
-      drows[size_t(copies.at[i]) * cols + c] = factors[i] * g;
-      dfactors[i] += g * rows[size_t(copies.at[i]) * cols + c];
+      if (dx) drows[size_t(copies.at[i]) * cols + c] = factors[i] * g;
+      if (x) dfactors[i] += g * rows[size_t(copies.at[i]) * cols + c];
     }
-  store(dx, drows);
-  store(dweights, dfactors);
+  if (dx) store(dx, drows);
+  if (dweights) store(dweights, dfactors);
 }
 
 }  // namespace weft::reference

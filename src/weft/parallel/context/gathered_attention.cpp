@@ -47,7 +47,7 @@ Tensor GatheredAttentionOp::forward(Context& context, const Tensor& q_in, const 
                                              .q = q,
                                              .k = gather(context, k),
                                              .v = gather(context, v),
-                                             .shape = call.rule.shape(q, k, v, call.plan.gathered()),
+                                             .shape = call.rule.shape(context, q, k, v, call.plan.gathered()),
                                              .dropout = call.dropout});
   call.sinks.join(context, y, lse);
   return y;
@@ -58,17 +58,18 @@ std::array<Tensor, 3> GatheredAttentionOp::backward(Context& context, const Tens
   call.sinks.add_gradient(context, dy, y, lse);
   const Tensor keys = gather(context, k), values = gather(context, v);
   const Tensor dq = context.empty_like(q), dk = context.empty_like(keys), dv = context.empty_like(values);
-  context.kernels.attention_backward(context.stream, {.dq = dq,
-                                                      .dk = dk,
-                                                      .dv = dv,
-                                                      .dy = dy,
-                                                      .y = y,
-                                                      .lse = lse,
-                                                      .q = q,
-                                                      .k = keys,
-                                                      .v = values,
-                                                      .shape = call.rule.shape(q, k, v, call.plan.gathered()),
-                                                      .dropout = call.dropout});
+  context.kernels.attention_backward(context.stream,
+                                     {.dq = dq,
+                                      .dk = dk,
+                                      .dv = dv,
+                                      .dy = dy,
+                                      .y = y,
+                                      .lse = lse,
+                                      .q = q,
+                                      .k = keys,
+                                      .v = values,
+                                      .shape = call.rule.shape(context, q, k, v, call.plan.gathered()),
+                                      .dropout = call.dropout});
   return {dq, scatter_sum(context, dk, k), scatter_sum(context, dv, v)};
 }
 

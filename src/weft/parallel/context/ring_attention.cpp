@@ -57,14 +57,14 @@ Tensor RingAttentionOp::forward(Context& context, const Tensor& q_in, const Tens
   kernels.fill(context.stream, lse, -HUGE_VALF);
   for_each_step(context, call.parallel.group, k, v, [&](int step, const std::array<Tensor, 2>& visiting) {
     for (int i = 0; i < ContextPlan::kMaxParts; ++i) {
-      const std::span<const AttentionSpan> spans = call.plan.ring(step, i);
-      if (spans.empty()) continue;
+      const AttentionShape shape = call.rule.shape(context, q, k, v, call.plan.ring(step, i));
+      if (shape.num_spans == 0) continue;
       kernels.attention(context.stream, {.y = part,
                                          .lse = part_lse,
                                          .q = q,
                                          .k = visiting[0],
                                          .v = visiting[1],
-                                         .shape = call.rule.shape(q, k, v, spans),
+                                         .shape = shape,
                                          .dropout = call.dropout});
       kernels.attention_merge(context.stream, sum, lse, part, part_lse);
     }
@@ -89,8 +89,8 @@ std::array<Tensor, 3> RingAttentionOp::backward(Context& context, const Tensor& 
   for_each_step(context, call.parallel.group, k, v, [&](int step, const std::array<Tensor, 2>& visiting) {
     bool is_here = step == 0;  // what other ranks have summed for these keys
     for (int i = 0; i < ContextPlan::kMaxParts; ++i) {
-      const std::span<const AttentionSpan> spans = call.plan.ring(step, i);
-      if (spans.empty()) continue;
+      const AttentionShape shape = call.rule.shape(context, q, k, v, call.plan.ring(step, i));
+      if (shape.num_spans == 0) continue;
       kernels.attention_backward(context.stream, {.dq = part[0],
                                                   .dk = part[1],
                                                   .dv = part[2],
@@ -100,7 +100,7 @@ std::array<Tensor, 3> RingAttentionOp::backward(Context& context, const Tensor& 
                                                   .q = q,
                                                   .k = visiting[0],
                                                   .v = visiting[1],
-                                                  .shape = call.rule.shape(q, k, v, spans),
+                                                  .shape = shape,
                                                   .dropout = call.dropout});
       if (!std::exchange(is_here, true)) turn.receive(dkv);
       kernels.accumulate(context.stream, dq, part[0]);

@@ -62,17 +62,7 @@ Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, cons
   const int64_t rows = plan.num_sequences > 0 ? plan.sequences[plan.num_sequences - 1].q_end : 0;
   if (rows < q.dim(0)) context.kernels.fill(context.stream, y.slice_rows(rows, q.dim(0) - rows), 0);
   if (rows == 0) return y;
-  context.kernels.paged_attention(context.stream, {.y = y.slice_rows(0, rows),
-                                                   .q = q.slice_rows(0, rows),
-                                                   .keys = all_keys,
-                                                   .values = all_values,
-                                                   .codes = codes,
-                                                   .sequences = plan.sequences,
-                                                   .num_sequences = plan.num_sequences,
-                                                   .scale = rule.scale,
-                                                   .softcap = rule.softcap,
-                                                   .window = rule.window,
-                                                   .sinks = sinks.of(0, q.dim(1))});
+  attend_to_blocks(context, rule, sinks, plan, y.slice_rows(0, rows), q.slice_rows(0, rows), all_keys, all_values);
   return y;
 }
 

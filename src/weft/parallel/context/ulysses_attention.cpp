@@ -5,8 +5,9 @@
 
 namespace weft {
 
-AttentionShape UlyssesAttentionOp::shape(const HeadRun& run, const HeadTrade::Three& tensors) const {
-  AttentionShape s = call.rule.shape(tensors[0], tensors[1], tensors[2], call.plan.whole());
+AttentionShape UlyssesAttentionOp::shape(Context& context, const HeadRun& run,
+                                         const HeadTrade::Three& tensors) const {
+  AttentionShape s = call.rule.shape(context, tensors[0], tensors[1], tensors[2], call.plan.whole());
   if (s.total_heads == 0) s.total_heads = int(heads);
   s.first_head += int(run.first_head);
   return s;
@@ -32,7 +33,7 @@ Tensor UlyssesAttentionOp::forward(Context& context, const Tensor& q, const Tens
                                                .q = in[0],
                                                .k = in[1],
                                                .v = in[2],
-                                               .shape = shape(runs[i], in),
+                                               .shape = shape(context, runs[i], in),
                                                .dropout = call.dropout});
     call.sinks.join(context, out[0], out[1], runs[i].first_head);
   }
@@ -59,7 +60,7 @@ std::array<Tensor, 3> UlyssesAttentionOp::backward(Context& context, const Tenso
                                                         .q = in[0],
                                                         .k = in[1],
                                                         .v = in[2],
-                                                        .shape = shape(runs[i], in),
+                                                        .shape = shape(context, runs[i], in),
                                                         .dropout = call.dropout});
   }
   return trade.to_tokens(context, gradients, true, y.dtype(), y.dim(2));

@@ -18,7 +18,7 @@ struct UlyssesAttentionOp {
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
 
  private:
-  AttentionShape shape(const HeadRun& run, const HeadTrade::Three& tensors) const;
+  AttentionShape shape(Context& context, const HeadRun& run, const HeadTrade::Three& tensors) const;
 };
 
 }  // namespace weft

@@ -31,30 +31,40 @@ Tensor to_tokens(Context& context, Communicator* group, const Route& route, cons
 
 }  // namespace
 
-Tensor DispatchOp::forward(Context& context, const Tensor& x) {
+Tensor DispatchOp::forward(Context& context, const Tensor& x, const Tensor& w) {
   shape = x.shape(), dtype = x.dtype();
-  return to_experts(context, group, *route, take_rows(context, x, route->tokens(), route->num_leaving()));
+  if (!w) return to_experts(context, group, *route, take_rows(context, x, route->tokens(), route->num_leaving()));
+  weights = w, weighed = x;
+  const Tensor leaving = context.empty(dtype, {route->num_leaving(), shape[1]});
+  context.kernels.combine_rows_backward(context.stream, leaving, {}, x, {}, route->copies(), weights);
+  return to_experts(context, group, *route, leaving);
 }
 
-Tensor DispatchOp::backward(Context& context, const Tensor& dy) {
+std::array<Tensor, 2> DispatchOp::backward(Context& context, const Tensor& dy) {
   const Tensor given = gradient_or_zeros(context, dy, dtype, {route->num_here(), shape[1]});
   const Tensor rows = to_tokens(context, group, *route, given);
   Tensor dx = context.empty(dtype, shape);
-  context.kernels.combine_rows(context.stream, dx, rows, route->copies(), {});
-  return dx;
+  context.kernels.combine_rows(context.stream, dx, rows, route->copies(), weights);
+  if (!weights) return {dx, Tensor()};
+  Tensor dweights = context.empty_like(weights);
+  context.kernels.combine_rows_backward(context.stream, {}, dweights, weighed, rows, route->copies(), weights);
+  return {dx, dweights};
 }
 
 Tensor CombineOp::forward(Context& context, const Tensor& rows, const Tensor& w) {
   weights = w;
   returned = to_tokens(context, group, *route, rows);
-  Tensor y = context.empty(rows.dtype(), {weights.dim(0), rows.dim(1)});
+  Tensor y = context.empty(rows.dtype(), {route->num_tokens(), rows.dim(1)});
   context.kernels.combine_rows(context.stream, y, returned, route->copies(), weights);
   return y;
 }
 
 std::array<Tensor, 2> CombineOp::backward(Context& context, const Tensor& dy) {
   route->settle(context);
-  const Tensor given = gradient_or_zeros(context, dy, returned.dtype(), {weights.dim(0), returned.dim(1)});
+  const Tensor given = gradient_or_zeros(context, dy, returned.dtype(), {route->num_tokens(), returned.dim(1)});
+  if (!weights)
+    return {to_experts(context, group, *route, take_rows(context, given, route->tokens(), route->num_leaving())),
+            Tensor()};
   const Tensor dreturned = context.empty_like(returned);
   Tensor dweights = context.empty_like(weights);
   context.kernels.combine_rows_backward(context.stream, dreturned, dweights, given, returned, route->copies(),

@@ -46,6 +46,7 @@ class Route {
              std::vector<int32_t>& of_rows) const;
 
   int64_t num_experts() const { return num_experts_; }
+  int64_t num_tokens() const { return int64_t(rows_.size()); }
   int64_t num_rows() const { return num_rows_; }        // of the batch
   const int32_t* rows() const { return rows_.data(); }  // [T]: of each token, from 0
   // Among the rows that leave this rank.

@@ -178,7 +178,7 @@ void take_layer_kinds(Translation& t, const ConfigEntry& entry, std::string_view
                                  ? scalar_of(kinds.substr(kDense.size(), end - kDense.size()))
                                  : Toml::Scalar(std::string());
   const auto* layers = std::get_if<int64_t>(&count);
-  if (!layers) return t.say(Fate::no_counterpart, "dense layers come first: write model.first_dense_layers");
+  if (!layers) return t.say(Fate::no_counterpart, "write model.first_dense_layers or model.expert_layers");
   t.put(target, *layers);
 }
 void take_shared_experts(Translation& t, const ConfigEntry& entry, std::string_view target) {

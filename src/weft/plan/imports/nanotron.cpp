@@ -185,7 +185,7 @@ constexpr Rule kRules[] = {
     taken("model.model_config.moe_config.enable_shared_expert", "model.shared_experts", take_shared),
     same("model.model_config.moe_config.shared_expert_intermediate_size", "model.shared_experts says it"),
     taken("model.model_config.moe_config.token_dispatcher_type", "", take_dispatch),
-    no_counterpart("model.model_config.moe_config.layers", "dense layers come first: write model.first_dense_layers"),
+    no_counterpart("model.model_config.moe_config.layers", "write model.first_dense_layers or model.expert_layers"),
 
     whole("optimizer.zero_stage", "mesh.zero"),
     number("optimizer.weight_decay", "optimizer.weight_decay"),

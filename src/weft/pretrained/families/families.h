@@ -5,6 +5,7 @@
 namespace weft {
 
 std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Mixtral, Phi, Arcee
+std::vector<HfFamily> hf_llama4_families();
 std::vector<HfFamily> hf_qwen_families();
 std::vector<HfFamily> hf_olmo_families();
 std::vector<HfFamily> hf_gemma_families();
@@ -77,6 +78,8 @@ bool attending_layers_field(HfFields& fields, ModelConfig& config, std::string_v
 bool window_pattern_fields(HfFields& fields, ModelConfig& config, const char* pattern_key);
 // Layers that see the whole text know no positions: where there is a window, all but the local ones.
 void unrotated_global_layers(HfFields& fields, ModelConfig& config, bool has_window);
+// no_rope_layers, 1 for each layer that turns; without it no_rope_layer_interval says which do not.
+void unrotated_layers_fields(HfFields& fields, ModelConfig& config);
 
 // first_k_dense_replace, and mlp_layer_types of later versions. absent: what a file with neither means.
 void sparse_layers_fields(HfFields& fields, ModelConfig& config, int64_t absent);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace hf_llama {
@@ -53,7 +54,8 @@ void ernie_fields(HfFields& f, ModelConfig& c) {
 }
 
 void ernie_moe_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char* kLast = "moe_layer_end_index";
+  constexpr const char *kFirst = "moe_layer_start_index", *kLast = "moe_layer_end_index",
+                       *kInterval = "moe_layer_interval";
   llama_shape_fields(f, c, {.kv_heads = 4, .norm_eps = 1e-5, .is_tied = true});
   rope_fields(f, c, 500000);
   f.flag("use_bias", c.qkv_bias, false);
@@ -62,12 +64,22 @@ void ernie_moe_fields(HfFields& f, ModelConfig& c) {
   f.size("moe_k", c.experts_per_token, 6);
   f.size("moe_intermediate_size", c.expert_ffn, 1536);
   f.size("moe_num_shared_experts", c.shared_experts, 2);
-  f.size("moe_layer_start_index", c.first_dense_layers, 1);
-  f.only("moe_layer_interval", int64_t(1));
   balance_loss_field(f, c);
-  if (!f.is_reading()) f.to()[kLast] = c.layers - 1;
-  if (f.has(kLast) && f.from().at(kLast).integer() != -1 && f.from().at(kLast).integer() != c.layers - 1)
-    f.refuse(kLast, "the last layers must have experts");
+  const std::vector<int64_t>& named = c.expert_layers;
+  int64_t first = named.empty() ? c.first_dense_layers : named.front(), interval = 1;
+  int64_t last = named.empty() ? c.layers - 1 : named.back();
+  if (named.size() > 1) interval = named[1] - named[0];
+  f.size(kFirst, first, 1);
+  f.size(kInterval, interval, 1);
+  if (!f.is_reading()) {
+    f.to()[kLast] = last;
+    return;
+  }
+  if (interval < 1) f.refuse(kInterval, "it must be at least 1");
+  if (f.has(kLast) && f.from().at(kLast).integer() != -1) last = f.from().at(kLast).integer();
+  std::vector<bool> told;
+  for (int64_t i = 0; i < c.layers; ++i) told.push_back((i + 1) % interval == 0 && i >= first && i <= last);
+  set_expert_layers(c, told);
 }
 
 void mixtral_fields(HfFields& f, ModelConfig& c) {

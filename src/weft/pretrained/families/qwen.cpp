@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
+#include "weft/pretrained/local_layers.h"
 
 namespace weft {
 namespace hf_qwen {
@@ -39,14 +40,34 @@ void qwen_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent
   f.size("moe_intermediate_size", c.expert_ffn, absent.ffn);
   f.flag("norm_topk_prob", c.norm_topk, absent.normalises);
   balance_loss_field(f, c);
-  f.only("decoder_sparse_step", int64_t(1));
-  if (f.has("mlp_only_layers") && f.from().at("mlp_only_layers").size() > 0)
-    f.refuse("mlp_only_layers", "every layer must have experts");
+}
+
+// Every n-th layer has experts, but for those that mlp_only_layers names.
+void sparse_step_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kStep = "decoder_sparse_step", *kDense = "mlp_only_layers";
+  int64_t step = 1;
+  f.size(kStep, step, 1);
+  if (!f.is_reading()) {
+    nlohmann::json& dense = f.to()[kDense] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i)
+      if (!c.has_experts(i)) dense.push_back(i);
+    return;
+  }
+  if (step < 1) f.refuse(kStep, "it must be at least 1");
+  std::vector<bool> told;
+  for (int64_t i = 0; i < c.layers; ++i) told.push_back((i + 1) % step == 0);
+  if (f.has(kDense)) {
+    const JsonView dense = f.from().at(kDense);
+    for (int64_t i = 0; i < dense.size(); ++i)
+      if (const int64_t layer = dense.at(i).integer(); layer >= 0 && layer < c.layers) told[size_t(layer)] = false;
+  }
+  set_expert_layers(c, told);
 }
 
 void qwen3_moe_fields(HfFields& f, ModelConfig& c) {
   qwen3_fields(f, c);
   qwen_expert_fields(f, c, {.experts = 128, .per_token = 8, .ffn = 768, .shared_ffn = 0});
+  sparse_step_fields(f, c);
 }
 
 // Mellum 2 of JetBrains: local layers between global ones, each kind with angles of its own.
@@ -59,10 +80,7 @@ void mellum_fields(HfFields& f, ModelConfig& c) {
   layer_types_field(f, c);
   qwen_expert_fields(f, c, {.experts = 64, .per_token = 8, .ffn = 896, .shared_ffn = 0, .normalises = true});
   sparse_layers_fields(f, c, 0);
-  if (!f.is_reading()) {
-    f.to().erase("decoder_sparse_step");
-    return write_rope_by_layer(f, c, kTheta);
-  }
+  if (!f.is_reading()) return write_rope_by_layer(f, c, kTheta);
   if (rope_fields_by_layer(f, c, kTheta, kLocalTheta)) return;
   rope_fields(f, c, kTheta);
   c.local_rope_theta = kLocalTheta;
@@ -80,6 +98,7 @@ void qwen2_moe_fields(HfFields& f, ModelConfig& c) {
   qwen2_fields(f, c);
   f.flag("qkv_bias", c.qkv_bias, true);
   shared_expert_fields(f, c, {.experts = 60, .per_token = 4, .ffn = 1408, .shared_ffn = 5632});
+  sparse_step_fields(f, c);
 }
 
 // Which layers attend: by name, or every n-th.
@@ -103,6 +122,7 @@ void delta_fields(HfFields& f, ModelConfig& c, const Absent& absent) {
 void qwen3_next_fields(HfFields& f, ModelConfig& c) {
   delta_fields(f, c, {.head_dim = 256, .kv_heads = 2});
   shared_expert_fields(f, c, {.experts = 512, .per_token = 10, .ffn = 512, .shared_ffn = 512, .normalises = true});
+  sparse_step_fields(f, c);
 }
 void qwen3_5_fields(HfFields& f, ModelConfig& c) { delta_fields(f, c, {.head_dim = 256, .kv_heads = 4}); }
 void qwen3_5_moe_fields(HfFields& f, ModelConfig& c) {
@@ -184,7 +204,7 @@ const std::vector<NameRow>& qwen2_moe_names(const ModelConfig& c) {
 }
 const std::vector<NameRow>& qwen3_stack_names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
-      joined({outer_names(), pre_norm_names(), attention_names(), std::span(kTransposedStacks)});
+      joined({outer_names(), pre_norm_names(), attention_names(), gated_names(), std::span(kTransposedStacks)});
   return rows;
 }
 const std::vector<NameRow>& qwen3_next_names(const ModelConfig& c) {

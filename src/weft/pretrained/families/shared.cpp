@@ -284,6 +284,26 @@ void unrotated_global_layers(HfFields& f, ModelConfig& c, bool has_window) {
   c.unrotated_every = c.window > 0 ? c.global_every : has_window ? 1 : 0;
 }
 
+void unrotated_layers_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kLayers = "no_rope_layers", *kInterval = "no_rope_layer_interval";
+  if (!f.is_reading()) {
+    f.to()[kInterval] = c.unrotated_every > 0 ? c.unrotated_every : 4;
+    nlohmann::json& layers = f.to()[kLayers] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) layers.push_back(int(c.is_rotated(i)));
+    return;
+  }
+  f.size(kInterval, c.unrotated_every, 4);
+  if (!f.has(kLayers) || f.from().at(kLayers).size() == 0) return;
+  const JsonView layers = f.from().at(kLayers);
+  if (layers.size() != c.layers) f.refuse(kLayers, "it must name every layer");
+  c.unrotated_every = 0;
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const bool is_rotated = layers.at(i).integer(0, 1) != 0;
+    if (!is_rotated && c.unrotated_every == 0) c.unrotated_every = i + 1;
+    if (is_rotated != c.is_rotated(i)) f.refuse(kLayers, "weft knows every n-th layer as one without positions");
+  }
+}
+
 void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {
   constexpr const char* kTypes = "mlp_layer_types";
   f.size("first_k_dense_replace", c.first_dense_layers, absent);
@@ -295,12 +315,14 @@ void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {
   if (!f.has(kTypes)) return;
   const JsonView types = f.from().at(kTypes);
   if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
-  c.first_dense_layers = 0;
-  while (c.first_dense_layers < c.layers && types.at(c.first_dense_layers).string() == "dense")
-    ++c.first_dense_layers;
-  for (int64_t i = c.first_dense_layers; i < c.layers; ++i)
-    if (types.at(i).string() != "sparse")
-      f.refuse(kTypes, "layers from one on must be sparse, and those before dense");
+  std::vector<bool> told;
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const std::string type = types.at(i).string();
+    if (type != "sparse" && type != "dense")
+      f.refuse(kTypes, fmt::format("there are sparse and dense, not {}", type));
+    told.push_back(type == "sparse");
+  }
+  set_expert_layers(c, told);
 }
 
 void balance_loss_field(HfFields& f, ModelConfig& c, double absent) {

@@ -6,6 +6,7 @@
 namespace weft {
 
 std::vector<GgufFamily> gguf_llama_families();  // and what came of it: Granite, SmolLM, ERNIE, Seed-OSS, Arcee
+std::vector<GgufFamily> gguf_llama4_families();
 std::vector<GgufFamily> gguf_qwen_families();
 std::vector<GgufFamily> gguf_phi_families();
 std::vector<GgufFamily> gguf_gemma_families();
