@@ -51,6 +51,11 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
       m.experts_beside_dense = c.experts > 0, m.shared_experts = 0;
       if (c.shared_keys) m.shared_kv_layers = 2, m.shared_kv_ffn = 14, m.layer_inputs = 5;
     }
+    if (std::string_view(c.family) == "llama4") {
+      m.layers = 4, m.window = 3, m.global_every = m.unrotated_every = 2, m.unrotated_query_interval = 2;
+      m.qk_norm = m.qk_norm_turned = true;
+      if (c.experts > 0) m.expert_layers = {0, 2};
+    }
     if (std::string_view(c.family) == "ministral3")
       m.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 2, .original_context = 3, .query_beta = 0.5};
     if (m.has_states()) {
@@ -152,6 +157,9 @@ constexpr DecoderCase kDecoderCases[] = {
     {"experts_lora", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 2, 4},
     {"gpt_oss", "gpt_oss", false, false, false, 0, "swiglu_oai", 0, WeightGrads::now, 0, 4},
     {"gpt_oss_lora", "gpt_oss", false, false, false, 0, "swiglu_oai", 1, WeightGrads::later, 2, 4},
+    {"llama4", "llama4", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 4},
+    {"llama4_dropout_recompute_later", "llama4", false, true, false, 0.2f, "swiglu", 1, WeightGrads::later, 0, 4},
+    {"llama4_lora", "llama4", false, false, false, 0, "swiglu", 2, WeightGrads::later, 2, 4},
     {"ministral3", "ministral3", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"hunyuan_lora", "hunyuan_v1_moe", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"qwen2_moe_lora_recompute", "qwen2_moe", false, false, false, 0, "swiglu", 1, WeightGrads::later, 2, 4},

@@ -110,6 +110,10 @@ std::vector<ParityCase> make_cases() {
                        k.combine_rows(stream, o.out("sums", {4, cols}), x, {at.data(), 2}, {});
                        k.combine_rows_backward(stream, o.inout("dx", {6, cols}), o.out_f32("dweights", {4, 2}),
                                                o.x("dy", {4, cols}), x, {at.data(), 2}, weights);
+                       k.combine_rows_backward(stream, o.inout("dx alone", {6, cols}), {}, o.x("dy", {4, cols}), {},
+                                               {at.data(), 2}, weights);
+                       k.combine_rows_backward(stream, {}, o.out_f32("dweights alone", {4, 2}), o.x("dy", {4, cols}),
+                                               x, {at.data(), 2}, weights);
                      }
                    }});
   cases.push_back(

@@ -243,6 +243,12 @@ TEST_P(CombineTest, CpuEqualsReference) {
                       [&](Stream& stream, const std::vector<Tensor>& out) {
                         cpu::combine_rows_backward(stream, out[0], out[1], dy, x, copies, weights);
                       });
+    expect_everywhere({{"dx alone", dx, rounding_of(dtype)}}, [&](Stream& stream, const std::vector<Tensor>& out) {
+      cpu::combine_rows_backward(stream, out[0], {}, dy, {}, copies, weights);
+    });
+    expect_everywhere({{"dweights alone", dweights, 1e-4}}, [&](Stream& stream, const std::vector<Tensor>& out) {
+      cpu::combine_rows_backward(stream, {}, out[0], dy, x, copies, weights);
+    });
   }
 }
 

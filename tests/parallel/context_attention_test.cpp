@@ -29,6 +29,7 @@ struct Case {
   std::vector<int32_t> starts;
   float dropout;
   bool has_sinks = false;
+  int chunk = 0;
 };
 
 constexpr int64_t kDim = 8, kTokens = kContextRows * kContextSeqLen, kFirstToken = 12345;
@@ -94,11 +95,13 @@ Results on_one_rank(const Case& c, const Backend& backend) {
   const AttentionPlan plan{.spans = spans.data(), .num_spans = int(spans.size())};
   run(rank, c, backend.dtype, ContextLayout(1, kTokens, 0, 1).tokens(), results,
       [&](const Var& q, const Var& k, const Var& v, const AttentionSinks& sinks) {
-        return apply(
-            rank.context,
-            AttentionOp{
-                .plan = plan, .layer = 0, .rule = {.scale = kScale}, .dropout = dropout_of(c), .sinks = sinks},
-            q, k, v);
+        return apply(rank.context,
+                     AttentionOp{.plan = plan,
+                                 .layer = 0,
+                                 .rule = {.scale = kScale, .chunk = c.chunk},
+                                 .dropout = dropout_of(c),
+                                 .sinks = sinks},
+                     q, k, v);
       });
   return results;
 }
@@ -115,7 +118,7 @@ Results on_ranks(int size, const Case& c, const Backend& backend) {
           return context_attention(q, k, v,
                                    {.parallel = parallel,
                                     .plan = plan,
-                                    .rule = {.scale = kScale},
+                                    .rule = {.scale = kScale, .chunk = c.chunk},
                                     .dropout = dropout_of(c),
                                     .sinks = sinks});
         });
@@ -161,10 +164,10 @@ TEST_P(ContextAttentionTest, EqualsOneRank) {
   const auto& [mode, size, backend] = GetParam();
   for (const Heads& heads : kHeads)
     for (const auto& starts : {whole_rows(), cut_rows()})
-      for (const float dropout : {0.0f, 0.2f}) {
-        SCOPED_TRACE(fmt::format("{} heads, {} key/value heads, {} sequences, dropout {}", heads.heads,
-                                 heads.kv_heads, starts.size() - 1, dropout));
-        const Case c{mode, heads, starts, dropout, starts.size() > 3 || dropout > 0};
+      for (const auto& [dropout, chunk] : {std::pair(0.0f, 0), {0.2f, 0}, {0.2f, 5}}) {
+        SCOPED_TRACE(fmt::format("{} heads, {} key/value heads, {} sequences, dropout {}, chunk {}", heads.heads,
+                                 heads.kv_heads, starts.size() - 1, dropout, chunk));
+        const Case c{mode, heads, starts, dropout, starts.size() > 3 || dropout > 0, chunk};
         ASSERT_NO_FATAL_FAILURE(expect_same(on_ranks(size, c, backend), on_one_rank(c, backend), backend.tolerance));
       }
 }

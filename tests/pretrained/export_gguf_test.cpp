@@ -89,7 +89,11 @@ constexpr Architecture kArchitectures[] = {
     {"dots1", "dots1"},
     {"solar_open", "glm4moe"},
     {"ernie4_5_moe", "ernie4_5-moe"},
+    {"ernie4_5_moe_sparse", ""},  // its first dense layers and its step are not one rule there
     {"llama", "llama"},
+    {"llama4", "llama4"},
+    {"llama4_interleaved", ""},  // its few experts go with norms there
+    {"llama4_vision", ""},
     {"llama3", "llama"},
     {"llama_bias_tied", "llama"},
     {"llama_linear", "llama"},
@@ -119,6 +123,7 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3_next", "qwen3next"},
     {"qwen2_moe", "qwen2moe"},
     {"qwen3_moe", "qwen3moe"},
+    {"qwen3_moe_sparse", ""},  // every layer has experts there
     {"qwen3_vl_moe", "qwen3moe"},
     {"seed_oss", "seed_oss"},
     {"smollm3", "smollm3"},

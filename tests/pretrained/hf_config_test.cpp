@@ -270,7 +270,6 @@ INSTANTIATE_TEST_SUITE_P(
                 Json{{"scale_attn_by_inverse_layer_idx", true}},
                 {"scale_attn_by_inverse_layer_idx", "only false"}},
         Mistake{"too_many_chosen", "mixtral", Json{{"num_experts_per_tok", 9}}, {"num_experts_per_tok = 9"}},
-        Mistake{"dense_layers_between", "qwen3_moe", Json{{"mlp_only_layers", {1}}}, {"mlp_only_layers"}},
         Mistake{"other_scores", "deepseek_v3", Json{{"scoring_func", "softmax"}}, {"scoring_func", "only sigmoid"}},
         Mistake{"other_limit", "gpt_oss", Json{{"swiglu_limit", 5.0}}, {"swiglu_limit", "only 7"}},
         Mistake{"codes_of_others",
@@ -307,7 +306,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "llama",
                 Json{{"rope_parameters",
                       {{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 1}}}},
-                {"rope_parameters.high_freq_factor = 1 must be above rope_parameters.low_freq_factor = 4"}},
+                {"rope_parameters.high_freq_factor = 1 must be at least rope_parameters.low_freq_factor = 4"}},
         Mistake{"too_many_factors",
                 "llama",
                 Json{{"rope_scaling",
@@ -318,6 +317,16 @@ INSTANTIATE_TEST_SUITE_P(
                 "qwen2_moe",
                 Json{{"shared_expert_intermediate_size", 15}},
                 {"shared_expert_intermediate_size", "multiple"}},
+        Mistake{
+            "other_types_of_layers",
+            "llama4",
+            Json{{"layer_types", {"chunked_attention", "sliding_attention", "chunked_attention", "full_attention"}}},
+            {"layer_types", "not sliding_attention"}},
+        Mistake{"experts_in_no_layer", "llama4", Json{{"moe_layers", {1, 4}}}, {"moe_layers[1]", "from 0 to 3"}},
+        Mistake{
+            "no_step", "llama4", Json{{"interleave_moe_layer_step", 0}}, {"interleave_moe_layer_step", "at least 1"}},
+        Mistake{
+            "no_step_of_qwen", "qwen3_moe", Json{{"decoder_sparse_step", 0}}, {"decoder_sparse_step", "at least 1"}},
         Mistake{"layers_unnamed", "smollm3", Json{{"no_rope_layers", {1, 1}}}, {"no_rope_layers", "every layer"}},
         Mistake{"no_pattern", "smollm3", Json{{"no_rope_layers", {0, 1, 1, 0}}}, {"no_rope_layers", "every n-th"}},
         Mistake{"no_bits", "smollm3", Json{{"no_rope_layers", {1, 1, 1, 2}}}, {"integer from 0 to 1"}},

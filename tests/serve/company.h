@@ -57,6 +57,15 @@ inline ModelConfig selective_config() {
   return m;
 }
 
+// Attention in chunks, layers without positions, experts in every second layer.
+inline ModelConfig chunked_config(int64_t chunk = 16) {
+  ModelConfig m = small_config("llama4");
+  m.layers = 4, m.window = chunk, m.unrotated_query_interval = 6, m.global_every = m.unrotated_every = 2;
+  m.experts = 4, m.experts_per_token = 2, m.expert_ffn = 24, m.expert_layers = {1, 2};
+  complete(m);
+  return m;
+}
+
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");

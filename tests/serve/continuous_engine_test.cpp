@@ -82,6 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}}, OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}},
         OnMesh{"delta", state_config(), {}}, OnMesh{"selective_tp2", selective_config(), {.tp = 2}},
         OnMesh{"conv", conv_config(), {}}, OnMesh{"conv_tp2", conv_config(), {.tp = 2}},
+        OnMesh{"chunks", chunked_config(), {}}, OnMesh{"chunks_pp2tp2", chunked_config(32), {.pp = 2, .tp = 2}},
         OnMesh{"single_pp2", single_config(), {.pp = 2}}, OnMesh{"heads_that_differ", gemma4_config(false), {}},
         OnMesh{"heads_that_differ_pp2tp2", gemma4_config(false), {.pp = 2, .tp = 2}},
         OnMesh{"shared_keys", gemma4_config(true), {}}, OnMesh{"shared_keys_tp2", gemma4_config(true), {.tp = 2}},

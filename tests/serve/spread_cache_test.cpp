@@ -82,6 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Spread{"pp2cp2", small_config(), {.pp = 2, .cp = 2}},
                     Spread{"gpt2_cp2", small_config("gpt2"), {.cp = 2}},
                     Spread{"window_cp2", changed("llama", [](ModelConfig& m) { m.window = 6; }), {.cp = 2}},
+                    Spread{"chunks_cp2", chunked_config(), {.cp = 2}},
+                    Spread{"chunks_cp4_long_blocks", chunked_config(), {.cp = 4}, 8},
                     Spread{"latent_cp2",
                            changed("llama",
                                    [](ModelConfig& m) {
@@ -104,6 +106,8 @@ TEST(SpreadCacheRefusalTest, SaysWhatDoesNotFit) {
     return {};
   };
   EXPECT_NE(refusal(small_config(), {.cp = 2}, 5).find("--block-tokens 5"), std::string::npos);
+  EXPECT_NE(refusal(chunked_config(), {}, 3).find("--block-tokens 3: some layers attend in chunks of 16"),
+            std::string::npos);
   const ModelConfig experts = changed("llama", [](ModelConfig& m) { m.experts = 4, m.experts_per_token = 2; });
   EXPECT_NE(refusal(experts, {.cp = 2, .ep = 2}, 4).find("--mesh cp=2,ep=2"), std::string::npos);
 }

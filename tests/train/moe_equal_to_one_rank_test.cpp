@@ -106,6 +106,20 @@ void latent_dora(Recipe& r) {
                   .targets = lora_targets({"latent_down", "latent_up", "v"}),
                   .is_dora = true};
 }
+// Attention in chunks, which documents and ranks cut elsewhere, and every second layer dense.
+void llama4(Recipe& r) {
+  ModelConfig& m = r.model;
+  const ModelConfig family = family_defaults("llama4");
+  m.window = 5, m.chunked_window = true, m.global_every = m.unrotated_every = 4;
+  m.unrotated_query_beta = 0.3, m.unrotated_query_interval = 3;
+  m.qk_norm = m.qk_norm_turned = true, m.qk_norm_weight = false;
+  m.router = family.router, m.router_weighs_inputs = true, m.norm_topk = false, m.shared_experts = 1;
+  for (int64_t i = 0; i < m.layers; i += 2) m.expert_layers.push_back(i);
+}
+void llama4_adapters(Recipe& r) {
+  llama4(r);
+  r.model.lora = {.rank = 4, .alpha = 32, .targets = kAllTargets};
+}
 void gelu_experts(Recipe& r) { set_activation(r.model, "gelu"); }
 
 // Meshes of many models.
@@ -136,6 +150,12 @@ const MoeCase kMoeCases[] = {
     on("dp2_ep2_pp2_zero_bubble_gpt_oss", kZeroBubble, gpt_oss),
     {.name = "dp2_ep2_tp2_dense_adapters", .dp = 2, .tp = 2, .ep = 2, .change = dense_adapters},
     {.name = "dp2_ep2_tp2_gpt_oss_adapters", .dp = 2, .tp = 2, .ep = 2, .change = gpt_oss_adapters},
+    {.name = "tp2_sp_llama4", .tp = 2, .sequence_parallel = true, .change = llama4},
+    {.name = "cp4_llama4", .cp = 4, .change = llama4},
+    on("dp2_ep2_acc2_recompute_llama4", kRecomputed, llama4),
+    on("dp2_cp2_tp2_ep2_zero3_llama4", kAllAxes, llama4),
+    on("dp2_ep2_pp2_zero_bubble_llama4", kZeroBubble, llama4),
+    {.name = "dp2_ep2_tp2_llama4_adapters", .dp = 2, .tp = 2, .ep = 2, .change = llama4_adapters},
     {.name = "tp2_sp_shared_gate", .tp = 2, .sequence_parallel = true, .change = shared_gate},
     {.name = "tp2_sp_shared_gate_adapters", .tp = 2, .sequence_parallel = true, .change = shared_gate_adapters},
     {.name = "dp2_ep2_tp2_zero3_shared_gate_dora",

@@ -100,7 +100,7 @@ void complete_rope(ModelConfig& c) {
   require_positive("rope_original_context", s.original_context);
   if (s.kind == RopeScaling::Kind::llama3 && !(s.high_freq_factor >= s.low_freq_factor && s.low_freq_factor > 0))
     throw UsageError(
-        "model.rope_high_freq_factor = {} is below model.rope_low_freq_factor = {}, or that is not above 0",
+        "model.rope_high_freq_factor = {} must be at least model.rope_low_freq_factor = {}, and both above 0",
         s.high_freq_factor, s.low_freq_factor);
   if (s.kind == RopeScaling::Kind::yarn && !(s.beta_fast > s.beta_slow && s.beta_slow > 0))
     throw UsageError("model.rope_beta_fast = {} must be above model.rope_beta_slow = {}", s.beta_fast, s.beta_slow);

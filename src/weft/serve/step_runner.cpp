@@ -73,6 +73,10 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   if (shape.cp > 1 && model.config().mtp_layers > 0)
     throw UsageError("--mesh cp={}: the model's own part that drafts reads rows that lie on one rank: leave cp out",
                      shape.cp);
+  const ModelConfig& config = model.config();
+  if (config.chunked_window && config.window % block_tokens != 0)
+    throw UsageError("--block-tokens {}: some layers attend in chunks of {} tokens: write a divisor of that",
+                     block_tokens, config.window);
   if (block_tokens % shape.cp != 0)
     throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
                      block_tokens, shape.cp);
