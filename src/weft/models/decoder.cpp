@@ -101,7 +101,7 @@ Var Decoder::embed(Context& context, const Pass& pass, const int32_t* ids, Param
 Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets& brackets) {
   size_t group = 0;
   Residual x{in};
-  rope_.prepare(pass);
+  rope_.prepare(context, pass);
   std::vector<Var> inputs;
   if (embedding_) {
     brackets.enter(group, Var{{}, &context});
@@ -168,7 +168,7 @@ Var Decoder::logits(const Var& hidden) {
 
 Var Decoder::predict(Context& context, const Pass& pass, const int32_t* next_ids, const Var& hidden) {
   check(mtp_.has_value(), "this part of the model predicts no token further on");
-  rope_.prepare(pass);
+  rope_.prepare(context, pass);
   Param& table = tied_ ? *tied_ : mtp_embedding_ ? *mtp_embedding_ : head_weight();
   const Var embedded = embed(context, pass, next_ids, table, mtp_dropout_site_);
   return (*mtp_)(hidden, embedded, pass, recompute_.of(config_.layers));

@@ -2,6 +2,7 @@
 #include "weft/models/rope_tables.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -95,8 +96,11 @@ std::vector<double> rope_frequencies(const ModelConfig& config, int64_t length) 
 }
 
 void RopeTables::prepare(Context& context, DType wide) {
-  if (config_.position != PositionKind::rope) return;
-  const int64_t positions = config_.context;
+  if (config_.position == PositionKind::rope) make(context, wide, std::min(config_.context, kFirstPositions));
+}
+
+void RopeTables::make(Context& context, DType wide, int64_t positions) {
+  positions_ = positions;
   const auto fill = [&](RopeTable& table, const std::vector<double>& frequencies, double factor) {
     const auto pairs = int64_t(frequencies.size());
     table.cos = context.empty(wide, {positions, pairs}), table.sin = context.empty(wide, {positions, pairs});
@@ -107,7 +111,7 @@ void RopeTables::prepare(Context& context, DType wide) {
       });
     });
   };
-  fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(positions));
+  fill(global_, rope_frequencies(config_, 0), config_.rope_scaling.rotation_factor(config_.context));
   if (config_.rope_scaling.query_beta > 0)
     global_.query_factors =
         query_factors(context, wide, [&](int64_t p) { return config_.rope_scaling.query_factor(p); });
@@ -119,10 +123,10 @@ void RopeTables::prepare(Context& context, DType wide) {
 }
 
 Tensor RopeTables::query_factors(Context& context, DType wide, auto&& factor) const {
-  const Tensor factors = context.empty(wide, {config_.context});
+  const Tensor factors = context.empty(wide, {positions_});
   if (factors.device() == Device::meta) return factors;
   fill_on_host(context.stream, factors, [&](const Tensor& host) {
-    for (int64_t p = 0; p < config_.context; ++p) {
+    for (int64_t p = 0; p < positions_; ++p) {
       if (wide == DType::f64)
         host.data<double>()[p] = factor(p);
       else
@@ -132,11 +136,16 @@ Tensor RopeTables::query_factors(Context& context, DType wide, auto&& factor) co
   return factors;
 }
 
-// Only the rows that the pass reads are made anew.
-void RopeTables::prepare(const Pass& pass) {
-  if (config_.position != PositionKind::rope || !config_.rope_scaling.depends_on_length()) return;
-  if (global_.cos.device() != Device::cpu) return;
-  if (const int64_t length = length_of(pass); length != length_) {
+// Where angles stretch only the rows that the pass reads are made anew.
+void RopeTables::prepare(Context& context, const Pass& pass) {
+  if (config_.position != PositionKind::rope) return;
+  const bool may_grow = positions_ < config_.context, stretches = config_.rope_scaling.depends_on_length();
+  if (!may_grow && !stretches) return;
+  const int64_t length = length_of(pass);
+  if (length > positions_ && may_grow)
+    make(context, global_.cos.dtype(), std::min(config_.context, int64_t(std::bit_ceil(uint64_t(length)))));
+  if (!stretches || global_.cos.device() != Device::cpu) return;
+  if (length != length_) {
     frequencies_ = rope_frequencies(config_, length);
     length_ = length;
   }

@@ -17,12 +17,15 @@ class RopeTables {
     return has_local() && config_.is_local(layer) ? &local_ : &global_;
   }
 
-  // Gives the tables memory and computes them. wide: f32, or f64 beside f64.
+  // Gives the tables memory and computes them, of kFirstPositions at most. wide: f32, or f64 beside f64.
   void prepare(Context& context, DType wide);
-  // Before a pass: some models stretch by the length at hand.
-  void prepare(const Pass& pass);
+  // Before a pass: some models stretch by the length at hand, and the tables of those that read texts of millions of
+  // tokens grow to twice their size where a pass reads further.
+  void prepare(Context& context, const Pass& pass);
+  static constexpr int64_t kFirstPositions = 131072;  // of a head of 128 they take 64 MiB
 
  private:
+  void make(Context& context, DType wide, int64_t positions);
   // [positions], by a function of the position
   Tensor query_factors(Context& context, DType wide, auto&& factor) const;
   bool scales_unrotated() const { return config_.position == PositionKind::rope && config_.unrotated_query_beta > 0; }
@@ -30,8 +33,9 @@ class RopeTables {
 
   const ModelConfig& config_;
   RopeTable global_, local_;
-  RopeTable unrotated_;  // of one pair that stands still
-  int64_t length_ = -1;  // that frequencies_ are for
+  RopeTable unrotated_;    // of one pair that stands still
+  int64_t positions_ = 0;  // that the tables have
+  int64_t length_ = -1;    // that frequencies_ are for
   std::vector<double> frequencies_;
 };
 
