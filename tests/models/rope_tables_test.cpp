@@ -28,9 +28,13 @@ TEST(RopeTablesTest, GrowWithTheTextsThatAreRead) {
   const RopeTable &turned = *tables.of(0), &scaled = *tables.of(3);
   EXPECT_EQ(turned.cos.dim(0), kFirst);
   const void* const before = turned.cos.raw();
+  tables.reserve(rank.context, kFirst);
+  EXPECT_EQ(turned.cos.raw(), before);
+  tables.reserve(rank.context, kFirst + 5);
+  EXPECT_EQ(turned.cos.dim(0), kFirst + 5);
   const std::vector<int32_t> near{7, int32_t(kFirst) - 1}, far{int32_t(3 * kFirst), 2};
   tables.prepare(rank.context, pass_at(near));
-  EXPECT_EQ(turned.cos.raw(), before);
+  EXPECT_EQ(turned.cos.dim(0), kFirst + 5);
   tables.prepare(rank.context, pass_at(far));
   EXPECT_EQ(turned.sin.dim(0), 4 * kFirst);
   ASSERT_EQ(scaled.query_factors.dim(0), 4 * kFirst);

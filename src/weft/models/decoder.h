@@ -41,6 +41,8 @@ class Decoder {
   void allocate(Context& context, DType dtype);
   // Computes the rotary tables, and zeroes the biases of routers. Enough where parameters get their memory elsewhere.
   void prepare(Context& context, DType dtype);
+  // Texts of so many tokens then make it allocate nothing for their positions.
+  void reserve_positions(Context& context, int64_t positions) { rope_.reserve(context, positions); }
   // Sets the initial values, which are a function of the seed.
   void initialize(Context& context, uint64_t seed);
 

@@ -122,6 +122,11 @@ void RopeTables::make(Context& context, DType wide, int64_t positions) {
       query_factors(context, wide, [&](int64_t p) { return config_.unrotated_query_factor(p); });
 }
 
+void RopeTables::reserve(Context& context, int64_t positions) {
+  const int64_t wanted = std::min(config_.context, positions);
+  if (config_.position == PositionKind::rope && wanted > positions_) make(context, global_.cos.dtype(), wanted);
+}
+
 Tensor RopeTables::query_factors(Context& context, DType wide, auto&& factor) const {
   const Tensor factors = context.empty(wide, {positions_});
   if (factors.device() == Device::meta) return factors;
@@ -142,8 +147,7 @@ void RopeTables::prepare(Context& context, const Pass& pass) {
   const bool may_grow = positions_ < config_.context, stretches = config_.rope_scaling.depends_on_length();
   if (!may_grow && !stretches) return;
   const int64_t length = length_of(pass);
-  if (length > positions_ && may_grow)
-    make(context, global_.cos.dtype(), std::min(config_.context, int64_t(std::bit_ceil(uint64_t(length)))));
+  if (length > positions_) reserve(context, int64_t(std::bit_ceil(uint64_t(length))));
   if (!stretches || global_.cos.device() != Device::cpu) return;
   if (length != length_) {
     frequencies_ = rope_frequencies(config_, length);

@@ -22,6 +22,8 @@ class RopeTables {
   // Before a pass: some models stretch by the length at hand, and the tables of those that read texts of millions of
   // tokens grow to twice their size where a pass reads further.
   void prepare(Context& context, const Pass& pass);
+  // So that they do not grow for texts of so many tokens.
+  void reserve(Context& context, int64_t positions);
   static constexpr int64_t kFirstPositions = 131072;  // of a head of 128 they take 64 MiB
 
  private:

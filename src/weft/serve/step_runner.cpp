@@ -80,6 +80,7 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
   if (block_tokens % shape.cp != 0)
     throw UsageError("--block-tokens {}: each block is spread over the {} ranks of cp: write a multiple of that",
                      block_tokens, shape.cp);
+  model.part().reserve_positions(model.context(), num_blocks * block_tokens);
   if (shape.cp > 1)
     spread_.emplace(SpreadPlan{model.mesh().cp(), {}, std::vector<std::vector<int32_t>>(size_t(shape.cp))});
   reserve(kFirstWords);
