@@ -91,6 +91,7 @@ void add_state_cases(std::vector<ParityCase>& cases, StateRule rule) {
                                    .v = o.x("v", {tokens, s.heads, s.dv}),
                                    .a = o.f32("a", {tokens, s.heads}),
                                    .b = is_delta ? o.f32("b", {tokens, s.heads}) : Tensor(),
+                                   .beta_scale = s.dk > 1 ? 1.75f : 1.0f,
                                    .rate = o.x("rate", {s.heads}),
                                    .shift = o.x("shift", {s.heads}),
                                    .skip = is_delta ? Tensor() : o.x("skip", {s.heads}),
@@ -121,6 +122,7 @@ void add_state_cases(std::vector<ParityCase>& cases, StateRule rule) {
                                             .rate = o.x("rate", heads),
                                             .shift = o.x("shift", heads),
                                             .skip = is_delta ? Tensor() : o.x("skip", heads),
+                                            .beta_scale = s.dk > 1 ? 1.75f : 1.0f,
                                             .runs = runs_of(kWholeRuns)});
          }});
   }

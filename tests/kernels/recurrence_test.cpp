@@ -44,6 +44,7 @@ TEST_P(RecurrenceGradientTest, EqualsDifferences) {
                             .v = w.random(kExact, values, "v"),
                             .a = w.random(kExact, gates, "a"),
                             .b = is_delta ? w.random(kExact, gates, "b") : Tensor(),
+                            .beta_scale = 1.75f,
                             .rate = w.random(kExact, heads, "rate"),
                             .shift = w.random(kExact, heads, "shift"),
                             .skip = is_delta ? Tensor() : w.random(kExact, heads, "skip"),
@@ -67,6 +68,7 @@ TEST_P(RecurrenceGradientTest, EqualsDifferences) {
                                     .rate = args.rate,
                                     .shift = args.shift,
                                     .skip = args.skip,
+                                    .beta_scale = args.beta_scale,
                                     .runs = kAll};
   for (const Tensor& sums : {back.drate, back.dshift, back.dskip})
     if (sums) reference_kernels().fill(w.stream, sums, 0);

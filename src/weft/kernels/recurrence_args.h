@@ -62,7 +62,8 @@ struct CausalConvBackwardArgs {
 };
 
 // What a token does to a head's state, a matrix S[Dk, Dv], with step = softplus(a + shift):
-//   delta      the gated delta rule: the state forgets, and learns what it did not know. With beta = sigmoid(b),
+//   delta      the gated delta rule: the state forgets, and learns what it did not know. With beta = scale
+//   sigmoid(b),
 //              k' = k / |k| and q' = q / (|q| sqrt(Dk)), where |x| = sqrt(x . x + 1e-6),
 //                S = exp(-exp(rate) step) S;  S += k' (beta (v - S^T k'))^T;  y = S^T q'.
 //              Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024.
@@ -74,11 +75,12 @@ enum class StateRule : uint8_t { delta, selective };
 // Value head n has key head n / (N / K).
 struct RecurrenceArgs {
   StateRule rule = StateRule::delta;
-  Tensor y;            // [T, N, Dv]
-  Tensor q, k;         // [T, K, Dk], Dk at most kMostKeyDim
-  Tensor v;            // [T, N, Dv]
-  Tensor a;            // [T, N] f32
-  Tensor b;            // [T, N] f32, of the delta rule alone
+  Tensor y;     // [T, N, Dv]
+  Tensor q, k;  // [T, K, Dk], Dk at most kMostKeyDim
+  Tensor v;     // [T, N, Dv]
+  Tensor a;     // [T, N] f32
+  Tensor b;     // [T, N] f32, of the delta rule alone
+  float beta_scale = 1;
   Tensor rate, shift;  // [N], in the dtype of q
   Tensor skip;         // [N], in the dtype of q, of selective states alone
   Tensor states;       // [S, N, Dk, Dv] f32; optional where no run has one
@@ -92,6 +94,7 @@ struct RecurrenceBackwardArgs {
   Tensor da, db;                // [T, N] f32; db of the delta rule alone
   Tensor drate, dshift, dskip;  // [N] f32, added to; optional together, but dskip of selective states alone
   Tensor dy, q, k, v, a, b, rate, shift, skip;
+  float beta_scale = 1;
   TokenRuns runs;
 };
 

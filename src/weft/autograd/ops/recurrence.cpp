@@ -37,6 +37,7 @@ Tensor RecurrenceCall::forward(Context& context, const RecurrenceArgs& given) {
   args.y = context.empty_like(args.v);
   args.rate = rates.rate.value(), args.shift = rates.shift.value();
   if (skip) args.skip = skip->value();
+  args.beta_scale = beta_scale;
   args.states = past.states, args.runs = past.runs;
   context.kernels.recurrence(context.stream, args);
   return args.y;
@@ -61,6 +62,7 @@ RecurrenceBackwardArgs RecurrenceCall::backward(Context& context, const Tensor& 
                               .rate = rates.rate.value(),
                               .shift = rates.shift.value(),
                               .skip = skip ? skip->value() : Tensor(),
+                              .beta_scale = beta_scale,
                               .runs = past.runs};
   context.kernels.recurrence_backward(context.stream, args);
   return args;

@@ -51,6 +51,7 @@ struct StateRates {
 struct RecurrenceCall {
   StateRates rates;
   std::optional<ParamRows> skip;  // of selective states
+  float beta_scale = 1;           // of the delta rule
   Recurrence past;
   RecurrenceArgs inputs = {};  // rule, q, k, v, a and b alone
 

@@ -89,7 +89,7 @@ struct Rule {
     const float x = args.a.template data<float>()[at] + float(args.shift.template data<T>()[n]);
     const float step = std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
     const float log_decay = -std::exp(float(args.rate.template data<T>()[n])) * step;
-    const float beta = is_delta ? 1 / (1 + std::exp(-args.b.template data<float>()[at])) : step;
+    const float beta = is_delta ? args.beta_scale / (1 + std::exp(-args.b.template data<float>()[at])) : step;
     return {log_decay, std::exp(log_decay), beta};
   }
   template <class T>
@@ -305,7 +305,7 @@ class RecurrenceBackward {
       const float dstep = (z_.is_delta ? 0 : dbeta_[t]) - dlog_decay_[t] * std::exp(rate);
       const float da = dstep / (1 + std::exp(-x));
       args_.da.data<float>()[at] = da;
-      if (z_.is_delta) args_.db.data<float>()[at] = dbeta_[t] * beta_[t] * (1 - beta_[t]);
+      if (z_.is_delta) args_.db.data<float>()[at] = dbeta_[t] * beta_[t] * (1 - beta_[t] / args_.beta_scale);
       drate += dlog_decay_[t] * log_decay_[t], dshift += da, dskip += dskip_[t];
     }
     sums[0] = drate, sums[1] = dshift, sums[2] = dskip;

@@ -32,14 +32,14 @@ __global__ void addresses_kernel(const RecurrentInputs inputs, const T* q, const
 
 template <class T>
 __global__ void gates_kernel(const RecurrentInputs inputs, const float* a, const float* b, const T* rate,
-                             const T* shift, int64_t count, int heads) {
+                             const T* shift, float beta_scale, int64_t count, int heads) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int n = int(i % heads);
     const float x = a[i] + load(shift + n);
     const float step = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
     const float log_decay = -expf(load(rate + n)) * step;
     inputs.log_decay[i] = log_decay, inputs.decay[i] = expf(log_decay);
-    inputs.beta[i] = b ? 1 / (1 + expf(-b[i])) : step;
+    inputs.beta[i] = b ? beta_scale / (1 + expf(-b[i])) : step;
   }
 }
 
@@ -138,8 +138,8 @@ RecurrentInputs make_recurrent_inputs(Stream& stream, Tensor& all, const Recurre
            {.blocks_x = unsigned(ceil_div(2 * vectors, kWarps)), .threads = unsigned(kWarps * kWarp)}, inputs,
            device_data<T>(q), device_data<T>(given.k), vectors, int(q.dim(2)), given.rule == StateRule::delta);
     launch(stream, gates_kernel<T>, over_elements(gates), inputs, device_data<float>(given.a),
-           device_data<float>(given.b), device_data<T>(given.rate), device_data<T>(given.shift), gates,
-           int(given.a.dim(1)));
+           device_data<float>(given.b), device_data<T>(given.rate), device_data<T>(given.shift), given.beta_scale,
+           gates, int(given.a.dim(1)));
   });
   return inputs;
 }

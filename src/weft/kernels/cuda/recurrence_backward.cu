@@ -210,13 +210,13 @@ __global__ void address_gradients_kernel(T* dq, T* dk, const float* dqueries, co
 template <class T>
 __global__ void gate_gradients_kernel(float* da, float* db, const float* dbeta, const float* dlog_decay,
                                       const float* a, const T* rate, const T* shift, const RecurrentInputs inputs,
-                                      int64_t count, int heads) {
+                                      float beta_scale, int64_t count, int heads) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
     const int n = int(i % heads);
     const float x = a[i] + load(shift + n), beta = inputs.beta[i];
     const float dstep = (db ? 0 : dbeta[i]) - dlog_decay[i] * expf(load(rate + n));
     da[i] = dstep / (1 + expf(-x));
-    if (db) db[i] = dbeta[i] * beta * (1 - beta);
+    if (db) db[i] = dbeta[i] * beta * (1 - beta / beta_scale);
   }
 }
 
@@ -266,6 +266,7 @@ void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
                                                         .v = args.v,
                                                         .a = args.a,
                                                         .b = args.b,
+                                                        .beta_scale = args.beta_scale,
                                                         .rate = args.rate,
                                                         .shift = args.shift});
   const int64_t gates = args.a.numel(), unit_floats = z.tokens * z.heads * z.dk;
@@ -295,7 +296,7 @@ void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
            device_data<T>(args.dq), device_data<T>(args.dk), dqueries, dkeys, inputs, z);
     launch(stream, gate_gradients_kernel<T>, over_elements(gates), device_data<float>(args.da),
            device_data<float>(args.db), dbeta, dlog_decay, device_data<float>(args.a), device_data<T>(args.rate),
-           device_data<T>(args.shift), inputs, gates, z.heads);
+           device_data<T>(args.shift), inputs, args.beta_scale, gates, z.heads);
   });
   if (!args.drate) return;
   sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, inputs.log_decay, z.heads}, z.tokens,

@@ -45,12 +45,14 @@ struct Address {
 // The inputs as doubles, and what a token does to a head's state.
 struct States {
   StateRule rule;
+  double beta_scale;
   size_t tokens, keys, heads, dk, dv;
   std::vector<double> q, k, v, a, b, rate, shift, skip;
 
   template <class Args>
   explicit States(const Args& args)
       : rule(args.rule),
+        beta_scale(double(args.beta_scale)),
         tokens(size_t(args.q.dim(0))),
         keys(size_t(args.q.dim(1))),
         heads(size_t(args.v.dim(1))),
@@ -83,7 +85,7 @@ struct States {
                 .k = Address(rule, k, key_at(t, n), dk),
                 .log_decay = log_decay,
                 .decay = std::exp(log_decay),
-                .beta = is_delta() ? sigmoid(b[t * heads + n]) : softplus,
+                .beta = is_delta() ? beta_scale * sigmoid(b[t * heads + n]) : softplus,
                 .error = std::vector<double>(dv),
                 .learnt = std::vector<double>(dv)};
     for (double& s : state) s *= token.decay;
@@ -236,7 +238,7 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
           }
         token.q.add_gradient(dq, call.key_at(t, n), dq_head);
         token.k.add_gradient(dk_all, call.key_at(t, n), dk_head);
-        db[t * heads + n] = dbeta * token.beta * (1 - token.beta);
+        db[t * heads + n] = dbeta * token.beta * (1 - token.beta / call.beta_scale);
         const double dstep = (call.is_delta() ? 0 : dbeta) - dlog_decay * std::exp(call.rate[n]);
         da[t * heads + n] = dstep * sigmoid(call.a[t * heads + n] + call.shift[n]);
         drate[n] += dlog_decay * token.log_decay;
