@@ -32,6 +32,7 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .heads = c.heads,
           .kv_heads = c.kv_heads_of(layer),
           .head_dim = c.head_dim_of(layer),
+          .value_dim = c.values_dim(layer),
           .rule = attention_rule(c, layer),
           .has_qkv_bias = c.has_qkv_bias(),
           .has_output_bias = c.has_output_bias(),
@@ -40,7 +41,7 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .is_norm_turned = c.qk_norm_turned,
           .has_norm_weight = c.qk_norm_weight,
           .has_norm_offset = c.norm_offset,
-          .has_sinks = c.attention_sinks,
+          .has_sinks = c.has_sinks(layer),
           .has_gate = c.attention_gate,
           .has_value_norm = c.value_norm,
           .values_are_keys = c.values_are_keys(layer),
@@ -73,6 +74,12 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .lora = c.lora};
 }
 
+RecurrentScales state_scales(const ModelConfig& c) {
+  const std::vector<double>& s = c.state_input_scales;
+  if (s.empty()) return {};
+  return {.gate = float(s[0]), .value = float(s[1]), .key = float(s[2]), .query = float(s[3]), .decay = float(s[4])};
+}
+
 RecurrentConfig state_config(const ModelConfig& c) {
   return {.rule = c.state_rule == StateKind::delta ? StateRule::delta : StateRule::selective,
           .hidden = c.hidden,
@@ -82,7 +89,11 @@ RecurrentConfig state_config(const ModelConfig& c) {
           .value_dim = c.state_value_dim,
           .conv = c.state_conv,
           .has_conv_bias = c.state_conv_bias,
-          .norm_eps = c.norm_eps,
+          .beta_scale = c.state_beta_scale,
+          .has_norm = c.state_norm != StateNorm::none,
+          .norms_before_gate = c.state_rule == StateKind::delta || c.state_norm == StateNorm::before_gate,
+          .norm_eps = c.state_norm_eps > 0 ? c.state_norm_eps : c.norm_eps,
+          .scales = state_scales(c),
           .dropout = c.dropout,
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
@@ -105,6 +116,7 @@ MlpConfig mlp_config(const ModelConfig& c, int64_t ffn) {
           .activation = c.activation,
           .is_gated = c.is_gated,
           .has_bias = c.has_mlp_bias(),
+          .gate_scale = c.mlp_gate_scale,
           .dropout = c.dropout,
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
@@ -154,7 +166,11 @@ LayerInputConfig input_config(const ModelConfig& c) {
 
 Block::Block(const std::string& name, int layer, const ModelConfig& c, const RopeTables& rope,
              const Partition& partition)
-    : kind_(c.block), gives_keys_(c.gives_keys(layer)), residual_scale_(c.residual_scale) {
+    : kind_(c.block_of(layer)),
+      gives_keys_(c.gives_keys(layer)),
+      attention_scale_(c.residual_scale * c.attention_out_scale),
+      state_scale_(c.residual_scale * c.state_out_scale),
+      mlp_scale_(c.residual_scale * c.mlp_out_scale) {
   const auto make_norm = [&](std::optional<Norm>& norm, const char* which) {
     norm.emplace(name + which, partition.tensor.replicated({c.hidden}), norm_config(c));
   };
@@ -167,10 +183,10 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
     conv_.emplace(name + ".state", layer, conv_config(c), partition);
   else if (c.is_recurrent(layer))
     recurrent_.emplace(name + ".state", layer, state_config(c), partition);
-  else if (has_mixer && c.is_latent())
+  if (c.attends(layer) && c.is_latent())
     latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), *rope.of(layer),
                               partition);
-  else if (has_mixer)
+  else if (c.attends(layer))
     attention_.emplace(name + ".attention", int(c.keys_of(layer)), attention_config(c, layer), rope.of(layer),
                        partition);
   if (has_pre && has_mlp && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");

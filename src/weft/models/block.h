@@ -1,5 +1,5 @@
-// Block: one layer of a decoder: attention, or what stands in its place, then a feed-forward part, and the norms
-// around them; or one of the two parts alone.
+// Block: one layer of a decoder: attention, or what stands in its place or beside it, then a feed-forward part, and
+// the norms around them; or one of the two parts alone.
 #pragma once
 #include <optional>
 #include <string>
@@ -65,29 +65,35 @@ class Block {
     if (after) visit(*after);
   }
   Var attend(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
-    return scaled(mix(x, pass, wanted, keys), residual_scale_);
+    if (!recurrent_ && !conv_) return attend_only(x, pass, wanted, keys);
+    if (!attention_) return remember(x, pass, wanted);
+    // As of feed_forward, gradients of both meet here.
+    const Var both = reshape(x, x.value.shape());
+    return remember(both, pass, wanted) + attend_only(both, pass, wanted, keys);
   }
-  Var mix(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
-    if (recurrent_) return (*recurrent_)(x, pass, wanted);
-    if (conv_) return (*conv_)(x, pass, wanted);
-    return latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted, keys);
+  Var remember(const Var& x, const Pass& pass, const WantedRows* wanted) {
+    return scaled(recurrent_ ? (*recurrent_)(x, pass, wanted) : (*conv_)(x, pass, wanted), state_scale_);
+  }
+  Var attend_only(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
+    const Var y = latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted, keys);
+    return scaled(y, attention_scale_);
   }
   // x: normalised; where both stand side by side, the residual stream.
   Var feed_forward(const Var& x, const Pass& pass) {
-    if (!moe_) return scaled((*mlp_)(x, pass), residual_scale_);
-    if (!mlp_) return scaled((*moe_)(x, pass), residual_scale_);
+    if (!moe_) return scaled((*mlp_)(x, pass), mlp_scale_);
+    if (!mlp_) return scaled((*moe_)(x, pass), mlp_scale_);
     // The gradients of both meet here, so that recomputation adds them up in the same order.
     const Var both = reshape(x, x.value.shape());
-    return scaled((*dense_post_norm_)((*mlp_)((*mlp_norm_)(both), pass)) + (*moe_)(both, pass), residual_scale_);
+    return scaled((*dense_post_norm_)((*mlp_)((*mlp_norm_)(both), pass)) + (*moe_)(both, pass), mlp_scale_);
   }
   Residual both_parts(const Residual& x, const Pass& pass, RecomputePolicy::What recomputed, const WantedRows* wanted,
                       const FromOtherLayers& others);
 
   BlockKind kind_;
   bool gives_keys_;
-  float residual_scale_;
+  float attention_scale_, state_scale_, mlp_scale_;
   std::optional<Norm> attention_norm_, attention_post_norm_;
-  std::optional<Attention> attention_;               // or
+  std::optional<Attention> attention_;               // or, or beside what follows,
   std::optional<LatentAttention> latent_attention_;  // or
   std::optional<RecurrentMixer> recurrent_;          // or
   std::optional<GatedConv> conv_;

@@ -117,9 +117,38 @@ void complete_rope(ModelConfig& c) {
   }
 }
 
+// Of a model without matrices as states.
+void forget_rules(ModelConfig& c) {
+  const ModelConfig none;
+  c.state_beta_scale = none.state_beta_scale, c.state_norm = none.state_norm;
+  c.state_norm_eps = none.state_norm_eps, c.state_input_scales.clear();
+}
+
+void complete_rules(ModelConfig& c) {
+  constexpr size_t kNumScales = 5;
+  if (c.state_rule == StateKind::delta) c.state_norm = StateNorm::gated;
+  if (c.state_rule != StateKind::delta) c.state_beta_scale = 1;
+  if (!(c.state_beta_scale > 0 && c.state_beta_scale <= 2))
+    throw UsageError("model.state_beta_scale = {}: write a number above 0 and at most 2", c.state_beta_scale);
+  if (c.state_norm_eps == c.norm_eps || c.state_norm == StateNorm::none) c.state_norm_eps = 0;
+  if (!(c.state_norm_eps >= 0 && c.state_norm_eps <= 1))
+    throw UsageError("model.state_norm_eps = {}: write a number from 0 to 1", c.state_norm_eps);
+  std::vector<double>& scales = c.state_input_scales;
+  if (std::ranges::all_of(scales, [](double x) { return x == 1; })) scales.clear();
+  if (scales.empty()) return;
+  if (scales.size() != kNumScales || c.state_rule != StateKind::selective)
+    throw UsageError(
+        "model.state_input_scales: write {} numbers, of gates, values, keys, queries and steps, beside "
+        "model.state_rule = \"mamba2\"",
+        kNumScales);
+  for (const double x : scales)
+    if (!(x > 0 && std::isfinite(x))) throw UsageError("model.state_input_scales: {} is not above 0", x);
+}
+
 void complete_states(ModelConfig& c) {
   if (c.attention_every < 0)
     throw UsageError("model.attention_every = {}: write a number of at least 0", c.attention_every);
+  if (c.state_beside_attention && c.attention_every == 0) c.attention_every = c.layers + 1;
   if (!c.has_states()) {
     if (!c.attention_layers.empty())
       throw UsageError(
@@ -128,7 +157,8 @@ void complete_states(ModelConfig& c) {
     c.state_rule = none.state_rule, c.state_heads = none.state_heads, c.state_key_heads = none.state_key_heads;
     c.state_key_dim = none.state_key_dim, c.state_value_dim = none.state_value_dim;
     c.state_conv = none.state_conv, c.state_conv_bias = none.state_conv_bias;
-    return;
+    c.state_beside_attention = c.state_pre_norm = false, c.state_out_scale = none.state_out_scale;
+    return forget_rules(c);
   }
   const auto limited = [](const char* key, int64_t value, int64_t most) {
     if (value < 1 || value > most) throw UsageError("model.{} = {}: write a number from 1 to {}", key, value, most);
@@ -139,6 +169,11 @@ void complete_states(ModelConfig& c) {
     c.attention_every = 0, c.attention_layers.clear();
     return complete_states(c);
   }
+  if (c.block == BlockKind::pre) c.state_pre_norm = false;
+  if (c.state_pre_norm && c.block != BlockKind::post && c.block != BlockKind::both)
+    throw UsageError(
+        "model.state_pre_norm: layers that attend have norms behind their parts: write model.block = "
+        "\"post\" or \"both\", or false");
   if (c.is_latent())
     throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
                      c.attention_every);
@@ -146,8 +181,9 @@ void complete_states(ModelConfig& c) {
     const ModelConfig none;
     c.state_heads = none.state_heads, c.state_key_heads = none.state_key_heads;
     c.state_key_dim = none.state_key_dim, c.state_value_dim = none.state_value_dim;
-    return;
+    return forget_rules(c);
   }
+  complete_rules(c);
   if (c.state_heads == 0) c.state_heads = c.heads;
   require_positive("state_heads", c.state_heads);
   if (c.state_key_heads == 0) c.state_key_heads = c.state_heads;
@@ -182,6 +218,7 @@ void complete_global_layers(ModelConfig& c) {
   if (c.window == 0 || c.global_head_dim == c.head_dim) c.global_head_dim = 0;
   if (c.window == 0 || c.global_kv_heads == c.kv_heads) c.global_kv_heads = 0;
   if (c.window == 0) c.global_values_are_keys = false;
+  if (c.window == 0 || !c.attention_sinks) c.global_sinks = true;
   if (c.global_head_dim != 0) require_positive("global_head_dim", c.global_head_dim);
   if (c.global_kv_heads != 0) require_positive("global_kv_heads", c.global_kv_heads);
   if (c.global_kv_heads != 0 && c.heads % c.global_kv_heads != 0)
@@ -232,10 +269,12 @@ void complete_attention(ModelConfig& c) {
   complete_states(c);
   complete_shared_keys(c);
   if (!c.is_latent()) {
-    if (c.value_dim == c.head_dim) c.value_dim = 0;
-    if (c.value_dim != 0)
-      throw UsageError("model.value_dim = {}: only latent attention has another width than model.head_dim = {}",
-                       c.value_dim, c.head_dim);
+    if (c.value_dim == c.head_dim && c.global_head_dim == 0) c.value_dim = 0;
+    if (c.value_dim == 0) return;
+    require_positive("value_dim", c.value_dim);
+    if (c.global_head_dim != 0 || c.global_values_are_keys)
+      throw UsageError("model.value_dim = {}: values of global layers are as wide as their keys: write 0",
+                       c.value_dim);
     return;
   }
   require_positive("kv_rank", c.kv_rank);
@@ -357,6 +396,15 @@ void complete(ModelConfig& c) {
   above_0("embedding_scale", c.embedding_scale);
   above_0("residual_scale", c.residual_scale);
   above_0("logit_scale", c.logit_scale);
+  above_0("attention_out_scale", c.attention_out_scale);
+  above_0("state_out_scale", c.state_out_scale);
+  above_0("mlp_out_scale", c.mlp_out_scale);
+  above_0("mlp_gate_scale", c.mlp_gate_scale);
+  if (c.mlp_gate_scale != 1 && (!c.is_gated || c.experts > 0))
+    throw UsageError(
+        "model.mlp_gate_scale = {}: gates of dense feed-forward parts have it: write 1 beside experts, "
+        "or model.activation = \"swiglu\"",
+        c.mlp_gate_scale);
   complete_attention(c);
   complete_single(c);
   complete_experts(c);
@@ -383,6 +431,7 @@ ModelConfig ModelConfig::mtp_block() const {
   ModelConfig c = *this;
   c.attention_every = c.window = c.unrotated_every = 0;
   c.attention_layers.clear(), c.expert_layers.clear();
+  c.state_beside_attention = c.state_pre_norm = false;
   c.lora = {};
   return c;
 }

@@ -26,6 +26,9 @@ enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared, of_
 // (kernels/recurrence_args.h), or the last tokens alone, of a gated convolution (nn/gated_conv.h).
 enum class StateKind : uint8_t { delta, selective, convolution };
 
+// Where selective states are normalised: behind their gates, before these, or nowhere.
+enum class StateNorm : uint8_t { gated, before_gate, none };
+
 // How rotary angles are stretched so that a model reads longer texts than it was first trained on. Sources: linear,
 // Chen et al., 2023; dynamic, "NTK-aware" scaling by the length at hand; llama3, Llama 3.1, 2024; yarn, Peng et al.,
 // 2023; longrope, Ding et al., 2024; proportional, Gemma 4, 2026, of which a share of the pairs turns, the fastest.
@@ -103,13 +106,16 @@ struct ModelConfig {
   bool value_norm = false;       // of every head of values, without weights
   bool attention_gate = false;   // its result is multiplied by the sigmoid of a projection of its input
   bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
+  int64_t value_dim = 0;         // of a head of values; 0: head_dim
   float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
   float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
   float logit_softcap = 0;       // likewise the logits
   float embedding_scale = 1;     // 0: the root of hidden
-  float residual_scale = 1;      // of what both parts of a layer add to the residual stream
-  float logit_scale = 1;         // of logits, before their cap
-  bool layer_scale = false;      // what a layer gives is multiplied by a number of its own, which is not trained
+  float residual_scale = 1;      // of what both parts of a layer add to the residual stream; and of one of them:
+  float attention_out_scale = 1, state_out_scale = 1, mlp_out_scale = 1;
+  float mlp_gate_scale = 1;  // of gates of feed-forward parts, before their activation
+  float logit_scale = 1;     // of logits, before their cap
+  bool layer_scale = false;  // what a layer gives is multiplied by a number of its own, which is not trained
   float init_std = 0.02f;
 
   // Local layers see the `window` last tokens only; or, of chunks of so many tokens that a text is cut into, no token
@@ -122,6 +128,7 @@ struct ModelConfig {
   // Of global layers, where others are local; 0: as theirs.
   int64_t global_head_dim = 0, global_kv_heads = 0;
   bool global_values_are_keys = false;  // no projection makes values: they are keys before norms and positions
+  bool global_sinks = true;             // attention_sinks are theirs, too
 
   // The last layers, so many, attend to the keys and values of the last layer before them that is local, or not, as
   // they are (Brandon et al., "Reducing Transformer Key-Value Cache Size with Cross-Layer Attention", 2024).
@@ -133,18 +140,26 @@ struct ModelConfig {
   // head_dim then counts a query's turned elements (rotary_dim) and the others.
   int64_t kv_rank = 0;     // 0: ordinary attention
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
-  int64_t value_dim = 0;   // of a head; 0: head_dim
 
   // States in place of keys and values: heads that remember in a matrix each, [state_key_dim, state_value_dim],
   // behind convolutions over the last tokens; or convolutions alone, which have no heads.
   int64_t attention_every = 0;            // every n-th layer attends, the others do this; 0: all attend
   std::vector<int64_t> attention_layers;  // those that attend, where they are not every n-th
+  // Layers with states, which are all where attention_every is 0, attend as well: what both make of the same input is
+  // added up.
+  bool state_beside_attention = false;
+  bool state_pre_norm = false;  // the blocks of layers with states are `pre`, whatever those of the others are
   StateKind state_rule = StateKind::delta;
   int64_t state_heads = 0;                             // of values; 0: as heads
   int64_t state_key_heads = 0;                         // of queries and keys; 0: as state_heads
   int64_t state_key_dim = 128, state_value_dim = 128;  // of a head
   int64_t state_conv = 4;                              // tokens that a convolution sees
   bool state_conv_bias = false;
+  float state_beta_scale = 1;  // of how much the delta rule learns of a token; 2: states may turn what they know
+  StateNorm state_norm = StateNorm::gated;  // of selective states
+  float state_norm_eps = 0;                 // 0: norm_eps
+  // Of projections to gates, values, keys, queries and steps, in this order; empty: all 1.
+  std::vector<double> state_input_scales;
 
   // Mixture of experts; see parallel/expert/gate.h for what the losses are.
   int64_t experts = 0;  // 0: every layer is dense
@@ -198,14 +213,14 @@ struct ModelConfig {
   }
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }  // of local layers, where there are some
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
-  int64_t values_dim() const { return value_dim ? value_dim : head_dim; }
   bool is_latent() const { return kv_rank > 0; }
   bool has_states() const { return attention_every > 0; }
   bool is_recurrent(int64_t layer) const {
     if (!has_states() || !has_mixer(layer)) return false;
     return attention_layers.empty() ? (layer + 1) % attention_every != 0 : !stands_in(attention_layers, layer);
   }
-  bool attends(int64_t layer) const { return has_mixer(layer) && !is_recurrent(layer); }
+  bool attends(int64_t layer) const { return has_mixer(layer) && (state_beside_attention || !is_recurrent(layer)); }
+  BlockKind block_of(int64_t layer) const { return state_pre_norm && is_recurrent(layer) ? BlockKind::pre : block; }
   int64_t num_attending() const;  // layers
   int64_t num_recurrent() const;
   float score_scale(int64_t layer = 0) const;  // complete
@@ -216,9 +231,11 @@ struct ModelConfig {
   int64_t head_dim_of(int64_t layer) const {
     return global_head_dim && is_global(layer) ? global_head_dim : head_dim;
   }
+  int64_t values_dim(int64_t layer = 0) const { return value_dim ? value_dim : head_dim_of(layer); }
   int64_t kv_heads_of(int64_t layer) const {
     return global_kv_heads && is_global(layer) ? global_kv_heads : kv_heads;
   }
+  bool has_sinks(int64_t layer) const { return attention_sinks && (global_sinks || !is_global(layer)); }
   bool values_are_keys(int64_t layer) const { return global_values_are_keys && is_global(layer); }
   bool has_dense(int64_t layer) const { return has_mlp(layer) && (experts_beside_dense || !has_experts(layer)); }
   bool shares_keys(int64_t layer) const { return layer < layers && layer >= layers - shared_kv_layers; }

@@ -25,7 +25,7 @@ struct Count {
 };
 
 Count attention_params(const ModelConfig& c, int64_t layer) {
-  const int64_t dim = c.head_dim_of(layer), value_dim = c.is_latent() ? c.values_dim() : dim;
+  const int64_t dim = c.head_dim_of(layer), value_dim = c.values_dim(layer);
   const Count hidden = c.hidden, q = Count(c.heads) * dim, kv = Count(c.kv_heads_of(layer)) * dim;
   Count sum = Count(c.heads) * value_dim * hidden + (c.has_output_bias() ? c.hidden : 0);
   if (c.is_latent()) {
@@ -36,16 +36,12 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
   }
   const bool has_norms = c.has_qk_norm(layer) && c.qk_norm_weight;
-  if (c.shares_keys(layer)) {
-    if (c.has_qkv_bias()) sum = sum + q;
-    return sum + hidden * (q + (c.attention_gate ? q : Count(0))) + (has_norms ? dim : 0) +
-           (c.qk_norm_across ? q : Count(0)) + (c.attention_sinks ? c.heads : 0);
-  }
-  const Count all = q + kv + (c.values_are_keys(layer) ? Count(0) : kv) + (c.attention_gate ? q : Count(0));
-  sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0);
-  if (has_norms) sum = sum + Count(2) * dim;
-  if (c.qk_norm_across) sum = sum + q + kv;
-  if (c.attention_sinks) sum = sum + c.heads;
+  const Count values = Count(c.kv_heads_of(layer)) * value_dim, gates = Count(c.heads) * value_dim;
+  Count all = q + (c.attention_gate ? gates : Count(0));
+  if (!c.shares_keys(layer)) all = all + kv + (c.values_are_keys(layer) ? Count(0) : values);
+  sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0) + (c.has_sinks(layer) ? c.heads : 0);
+  if (has_norms) sum = sum + Count(c.shares_keys(layer) ? 1 : 2) * dim;
+  if (c.qk_norm_across) sum = sum + q + (c.shares_keys(layer) ? Count(0) : kv);
   return sum;
 }
 
@@ -62,9 +58,11 @@ Count state_params(const ModelConfig& c) {
   const Count convolved = state_keys(c) + state_values(c);
   const bool is_delta = c.state_rule == StateKind::delta;
   const Count projected = convolved + state_values(c) + num_rates(c) * c.state_heads;
+  const Count norm = is_delta                          ? Count(c.state_value_dim)
+                     : c.state_norm == StateNorm::none ? Count(0)
+                                                       : state_values(c);
   return Count(c.hidden) * projected + convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) +
-         Count(is_delta ? 2 : 3) * c.state_heads + (is_delta ? Count(c.state_value_dim) : state_values(c)) +
-         state_values(c) * c.hidden;
+         Count(is_delta ? 2 : 3) * c.state_heads + norm + state_values(c) * c.hidden;
 }
 
 int64_t num_block_norms(BlockKind kind) {
@@ -97,7 +95,8 @@ int64_t ModelConfig::num_params() const {
   Count mixers = attention_params(mtp_block(), layers) * mtp_layers + state_params(*this) * num_recurrent();
   for (int64_t i = 0; i < layers; ++i)
     if (attends(i)) mixers = mixers + attention_params(*this, i);
-  const Count of_each = Count(num_block_norms(block)) * one_norm + (layer_scale ? 1 : 0);
+  Count norms = Count(num_block_norms(block)) * one_norm * mtp_layers;
+  for (int64_t i = 0; i < layers; ++i) norms = norms + Count(num_block_norms(block_of(i))) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   Count moe =
@@ -112,7 +111,7 @@ int64_t ModelConfig::num_params() const {
     rest = rest + Count(layers) * layer_inputs * (Count(vocab) + hidden) + layer_inputs +
            Count(layers) * (Count(2) * layer_inputs * hidden + one_norm);
   const Count mlps = mlp(ffn) * (dense - wide.value) + mlp(shared_kv_ffn) * wide;
-  return (mixers + of_each * all + mlps + moe * sparse + rest).value;
+  return (mixers + norms + Count(layer_scale ? 1 : 0) * all + mlps + moe * sparse + rest).value;
 }
 
 namespace {
@@ -125,20 +124,30 @@ struct Adapted {
   int64_t count, in, out;
 };
 
-// Of what stands in attention's place.
+// Of attention, of what stands in its place, or of both.
 std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
   using enum LoraTarget;
   const int64_t h = c.hidden, q = c.heads * c.head_dim_of(layer), kv = c.kv_heads_of(layer) * c.head_dim_of(layer);
-  if (!c.has_mixer(layer)) return {};
-  if (!c.is_recurrent(layer))
-    return {{query, c.attention_gate ? 2 : 1, h, q},
-            {key, c.shares_keys(layer) ? 0 : 1, h, kv},
-            {value, c.values_are_keys(layer) || c.shares_keys(layer) ? 0 : 1, h, kv},
-            {output, 1, c.is_latent() ? c.heads * c.values_dim() : q, h}};
-  if (has_gated_conv(c)) return {{state_inputs, 3, h, h}, {state_output, 1, h, h}};
+  const int64_t values_of_heads = c.heads * c.values_dim(layer), v = c.kv_heads_of(layer) * c.values_dim(layer);
+  std::vector<Adapted> all;
+  const auto add = [&all](std::initializer_list<Adapted> some) { all.insert(all.end(), some); };
+  if (c.attends(layer))
+    add({{query, 1, h, q},
+         {query, c.attention_gate ? 1 : 0, h, values_of_heads},
+         {key, c.shares_keys(layer) ? 0 : 1, h, kv},
+         {value, c.values_are_keys(layer) || c.shares_keys(layer) ? 0 : 1, h, v},
+         {output, 1, values_of_heads, h}});
   const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
-  return {{state_inputs, 2, h, keys},   {state_inputs, 1, h, values},       {state_gate, 1, h, values},
-          {state_output, 1, values, h}, {state_decay, 1, h, c.state_heads}, {state_beta, 1, h, c.state_heads}};
+  if (c.is_recurrent(layer) && has_gated_conv(c))
+    add({{state_inputs, 3, h, h}, {state_output, 1, h, h}});
+  else if (c.is_recurrent(layer))
+    add({{state_inputs, 2, h, keys},
+         {state_inputs, 1, h, values},
+         {state_gate, 1, h, values},
+         {state_output, 1, values, h},
+         {state_decay, 1, h, c.state_heads},
+         {state_beta, 1, h, c.state_heads}});
+  return all;
 }
 
 // Of one layer, of whose experts so many count.
@@ -178,26 +187,36 @@ double state_work(const ModelConfig& c) {
          double(c.state_conv * (state_keys(c) + state_values(c)).value);
 }
 
-// Of the matrices that make keys and values, and what else every row needs; biases and norms apart.
-double key_projections(const ModelConfig& c, int64_t layer) {
+// Of a layer with states, what every row needs; biases and norms apart.
+double state_inputs(const ModelConfig& c) {
+  const double h = double(c.hidden);
+  if (has_gated_conv(c)) return 2 * h * h + double(c.state_conv + 2) * h;
+  return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
+}
+
+// Of the matrices that make keys and values.
+double key_and_value(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), rank = double(c.kv_rank);
-  if (!c.has_mixer(layer)) return 0;
-  if (c.is_recurrent(layer) && has_gated_conv(c)) return 2 * h * h + double(c.state_conv + 2) * h;
-  if (c.is_recurrent(layer))
-    return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
   if (c.shares_keys(layer)) return 0;
   if (!c.is_latent())
-    return h * (c.values_are_keys(layer) ? 1 : 2) * double(c.kv_heads_of(layer) * c.head_dim_of(layer));
+    return h * double(c.kv_heads_of(layer) *
+                      (c.head_dim_of(layer) + (c.values_are_keys(layer) ? 0 : c.values_dim(layer))));
   return h * (rank + double(c.rotary_dim)) + rank * double(c.heads * (c.head_dim - c.rotary_dim + c.values_dim()));
+}
+
+// What every row needs of a layer's attention, and of its states.
+double key_projections(const ModelConfig& c, int64_t layer) {
+  return (c.attends(layer) ? key_and_value(c, layer) : 0) + (c.is_recurrent(layer) ? state_inputs(c) : 0);
 }
 
 double projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), q = double(c.heads * c.head_dim_of(layer)), query_rank = double(c.query_rank);
-  if (!c.has_mixer(layer)) return 0;
-  if (c.is_recurrent(layer))
-    return key_projections(c, layer) + 2 * h * (has_gated_conv(c) ? h : double(state_values(c).value));
-  return key_projections(c, layer) + (query_rank > 0 ? query_rank * (h + q) : h * q) +
-         (c.attention_gate ? h * q : 0) + (c.is_latent() ? double(c.heads * c.values_dim()) : q) * h;
+  double sum = key_projections(c, layer);
+  if (c.is_recurrent(layer)) sum += 2 * h * (has_gated_conv(c) ? h : double(state_values(c).value));
+  if (c.attends(layer))
+    sum += (query_rank > 0 ? query_rank * (h + q) : h * q) +
+           (c.attention_gate ? 2 : 1) * double(c.heads * c.values_dim(layer)) * h;
+  return sum;
 }
 
 // The keys that a token sees on average.
@@ -210,7 +229,7 @@ double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
 }
 
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
-  const int64_t dim = c.head_dim_of(layer), value_dim = c.is_latent() ? c.values_dim() : dim;
+  const int64_t dim = c.head_dim_of(layer), value_dim = c.values_dim(layer);
   const double h = double(c.hidden), scores = double(c.heads * (dim + value_dim));
   const bool is_sparse = c.has_experts(layer);
   // With experts, only those that see the token count.

@@ -12,6 +12,7 @@ namespace weft {
 inline constexpr std::string_view kNormNames[] = {"rmsnorm", "layernorm"};
 inline constexpr std::string_view kPositionNames[] = {"rope", "learned"};
 inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2", "conv"};
+inline constexpr std::string_view kStateNormNames[] = {"gated", "before_gate", "none"};
 inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
 inline constexpr std::string_view kBlockNames[] = {"pre",     "post",  "both", "parallel", "parallel_shared",
                                                    "of_sums", "single"};
@@ -128,9 +129,12 @@ class ModelFields {
     v.flag("qk_norm_turned", c.qk_norm_turned), v.flag("qk_norm_weight", c.qk_norm_weight);
     v.flag("value_norm", c.value_norm);
     v.flag("attention_sinks", c.attention_sinks), v.flag("attention_gate", c.attention_gate);
+    v.number("value_dim", c.value_dim);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
     v.number("residual_scale", c.residual_scale), v.number("logit_scale", c.logit_scale);
+    v.number("attention_out_scale", c.attention_out_scale), v.number("mlp_out_scale", c.mlp_out_scale);
+    v.number("mlp_gate_scale", c.mlp_gate_scale);
     v.flag("layer_scale", c.layer_scale);
     v.number("window", c.window);
     v.begin_group("window", c.window > 0);
@@ -138,7 +142,7 @@ class ModelFields {
     v.number("first_local_layer", c.first_local_layer), v.number("global_every", c.global_every);
     v.number("local_rope_theta", c.local_rope_theta);
     v.number("global_head_dim", c.global_head_dim), v.number("global_kv_heads", c.global_kv_heads);
-    v.flag("global_values_are_keys", c.global_values_are_keys);
+    v.flag("global_values_are_keys", c.global_values_are_keys), v.flag("global_sinks", c.global_sinks);
     v.end_group();
     v.number("shared_kv_layers", c.shared_kv_layers);
     v.begin_group("shared_kv_layers", c.shared_kv_layers > 0);
@@ -147,16 +151,22 @@ class ModelFields {
     v.number("layer_inputs", c.layer_inputs);
     v.number("kv_rank", c.kv_rank);
     v.begin_group("kv_rank", c.kv_rank > 0);
-    v.number("query_rank", c.query_rank), v.number("value_dim", c.value_dim);
+    v.number("query_rank", c.query_rank);
     v.end_group();
     v.number("attention_every", c.attention_every);
-    v.begin_group("attention_every", c.attention_every > 0);
+    v.flag("state_beside_attention", c.state_beside_attention);
+    v.begin_group("attention_every", c.attention_every > 0 || c.state_beside_attention);
     layers("attention_layers", c.attention_layers);
     choice("state_rule", kStateRuleNames, c.state_rule);
     v.number("state_heads", c.state_heads), v.number("state_key_heads", c.state_key_heads);
     v.number("state_key_dim", c.state_key_dim), v.number("state_value_dim", c.state_value_dim);
     v.number("state_conv", c.state_conv);
     v.flag("state_conv_bias", c.state_conv_bias);
+    v.flag("state_pre_norm", c.state_pre_norm);
+    v.number("state_beta_scale", c.state_beta_scale);
+    choice("state_norm", kStateNormNames, c.state_norm);
+    v.number("state_norm_eps", c.state_norm_eps), v.number("state_out_scale", c.state_out_scale);
+    v.list("state_input_scales", c.state_input_scales);
     v.end_group();
   }
 

@@ -10,33 +10,34 @@
 namespace weft {
 namespace {
 
-LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut) {
+// To so many elements of each head, of queries or of gates.
+LinearConfig query_config(const AttentionConfig& c, const HeadCut& cut, int64_t dim) {
   return {.in = c.hidden,
-          .out = c.heads * c.head_dim,
+          .out = c.heads * dim,
           .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
-          .out_cut = elements_of(cut.heads, c.head_dim),
+          .out_cut = elements_of(cut.heads, dim),
           .adapter = adapter_of(c.lora, LoraTarget::query),
           .base = c.lora.base};
 }
 // Of keys, or of values.
-LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, LoraTarget target) {
+LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, int64_t dim, LoraTarget target) {
   return {.in = c.hidden,
-          .out = c.kv_heads * c.head_dim,
+          .out = c.kv_heads * dim,
           .has_bias = c.has_qkv_bias,
           .init_std = c.init_std,
-          .out_cut = elements_of(cut.kv_heads, c.head_dim),
+          .out_cut = elements_of(cut.kv_heads, dim),
           .is_shared = cut.is_kv_shared,
           .is_first_holder = cut.is_first_holder,
           .adapter = adapter_of(c.lora, target),
           .base = c.lora.base};
 }
 LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const TensorParallel& tensor) {
-  return {.in = c.heads * c.head_dim,
+  return {.in = c.heads * c.value_dim,
           .out = c.hidden,
           .has_bias = c.has_output_bias,
           .init_std = c.output_init_std,
-          .in_cut = elements_of(cut.heads, c.head_dim),
+          .in_cut = elements_of(cut.heads, c.value_dim),
           .is_first = tensor.rank() == 0,
           .adapter = adapter_of(c.lora, LoraTarget::output, tensor.size() > 1 ? &tensor.group() : nullptr),
           .base = c.lora.base};
@@ -59,15 +60,16 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
       layer_{.number = layer, .rule = c.rule, .dropout = c.dropout, .dropout_site = name_hash(name)},
       rope_(rope),
       output_dropout_site_(name_hash(name + ".output")),
-      query_(name + ".query", query_config(c, cut_)),
+      query_(name + ".query", query_config(c, cut_, c.head_dim)),
       output_(name + ".output", output_config(c, cut_, tensor_)) {
   layer_.rule.first_head = int(cut_.heads.begin), layer_.rule.total_heads = int(c.heads);
-  if (c.has_keys) key_.emplace(name + ".key", key_config(c, cut_, LoraTarget::key));
-  if (c.has_keys && !c.values_are_keys) value_.emplace(name + ".value", key_config(c, cut_, LoraTarget::value));
+  if (c.has_keys) key_.emplace(name + ".key", key_config(c, cut_, c.head_dim, LoraTarget::key));
+  if (c.has_keys && !c.values_are_keys)
+    value_.emplace(name + ".value", key_config(c, cut_, c.value_dim, LoraTarget::value));
   if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::zeros());
-  if (c.has_gate) gate_.emplace(name + ".gate", query_config(c, cut_));
+  if (c.has_gate) gate_.emplace(name + ".gate", query_config(c, cut_, c.value_dim));
   if (c.has_keys && c.has_value_norm)
-    value_norm_.emplace(name + ".value_norm", tensor_.replicated_inside({c.head_dim}),
+    value_norm_.emplace(name + ".value_norm", tensor_.replicated_inside({c.value_dim}),
                         NormConfig{.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = false});
   if (!c.has_head_norm && !c.has_norm_across) return;
   const bool has_weight = c.has_norm_weight || c.has_norm_across;
@@ -103,7 +105,7 @@ Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRow
   const Pass& asked = wanted ? wanted->pass() : pass;
   const Var x = tensor_.enter(residual);
   const auto [queries, keys, values] = project(x, pass, wanted);
-  Var v = key_ ? reshape(values, {pass.num_tokens, kv_heads, config_.head_dim}) : other->values;
+  Var v = key_ ? reshape(values, {pass.num_tokens, kv_heads, config_.value_dim}) : other->values;
   if (value_norm_) v = (*value_norm_)(v);
   std::array qk{to_heads(queries, cut_.heads, true, query_norm_),
                 key_ ? to_heads(keys, cut_.kv_heads, cut_.is_first_holder, key_norm_) : Var()};
@@ -114,7 +116,7 @@ Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRow
   if (!key_) qk[1] = other->keys;
   if (key_ && other) *other = {qk[1], v};
   const Var attended = attend(layer_, asked, qk[0], qk[1], v, {sinks_ ? &*sinks_ : nullptr});
-  Var y = reshape(attended, {asked.num_tokens, heads * config_.head_dim});
+  Var y = reshape(attended, {asked.num_tokens, heads * config_.value_dim});
   if (gate_)
     y = apply(*residual.context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x, asked),
               y);

@@ -12,8 +12,9 @@
 namespace weft {
 
 struct AttentionConfig {
-  int64_t hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  AttentionRule rule;  // its scale is complete
+  int64_t hidden = 0, heads = 0, kv_heads = 0;
+  int64_t head_dim = 0, value_dim = 0;  // of queries and keys; of values
+  AttentionRule rule;                   // its scale is complete
   bool has_qkv_bias = false, has_output_bias = false;
   bool has_head_norm = false, has_norm_across = false;  // of queries and keys: of each head, or of all together
   bool is_norm_turned = false;                          // of each head, behind rotary positions
@@ -29,7 +30,7 @@ struct AttentionConfig {
   LoraConfig lora = {};
 };
 
-// Of all rows of a pass, [T, K, D] each, normed and turned.
+// Of all rows of a pass, [T, K, D] each, or value_dim in place of values' D; normed and turned.
 struct KeysAndValues {
   Var keys, values;
 };

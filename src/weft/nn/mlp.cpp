@@ -2,6 +2,7 @@
 #include "weft/nn/mlp.h"
 
 #include "weft/autograd/ops/activation.h"
+#include "weft/autograd/ops/scale.h"
 
 namespace weft {
 namespace {
@@ -39,9 +40,10 @@ Mlp::Mlp(const std::string& name, const MlpConfig& c, const Partition& partition
 }
 
 Var Mlp::inside(const Var& x, const Pass& pass) {
-  if (is_adapted_ || pass.lora) {
-    const Var inner = gate_ ? gated_activation((*gate_)(x, pass), up_(x, pass), config_.activation)
-                            : activation(up_(x, pass), config_.activation);
+  if (is_adapted_ || pass.lora || config_.gate_scale != 1) {
+    const Var inner =
+        gate_ ? gated_activation(scaled((*gate_)(x, pass), config_.gate_scale), up_(x, pass), config_.activation)
+              : activation(up_(x, pass), config_.activation);
     return down_(inner, pass);
   }
   const LinearWeights up = up_.weights(), down = down_.weights();

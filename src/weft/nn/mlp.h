@@ -13,6 +13,7 @@ struct MlpConfig {
   int64_t hidden = 0, ffn = 0;
   Activation activation = Activation::silu;
   bool is_gated = true, has_bias = false;
+  float gate_scale = 1;  // of gates, before the activation
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
 };

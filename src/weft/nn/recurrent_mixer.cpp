@@ -81,38 +81,47 @@ RecurrentMixer::RecurrentMixer(const std::string& name, int layer, const Recurre
       value_conv_(convolution(name + ".value_conv", c, cut_, false)),
       rate_(name + ".rate", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::log_rate()),
       shift_(name + ".shift", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::time_step()),
-      norm_(name + ".norm",
-            tensor_.replicated_inside({is_delta() ? c.value_dim : c.heads / c.key_heads * c.value_dim}),
-            {.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = is_delta()}),
       output_(name + ".output", from_heads(c, cut_.heads, tensor_)) {
+  if (c.has_norm)
+    norm_.emplace(name + ".norm",
+                  tensor_.replicated_inside({is_delta() ? c.value_dim : c.heads / c.key_heads * c.value_dim}),
+                  NormConfig{.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = is_delta()});
   if (is_delta()) {
     beta_.emplace(name + ".beta", to_rates(c, cut_, LoraTarget::state_beta));
     return;
   }
   skip_.emplace(name + ".skip", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::ones());
-  norm_weight_.emplace(name + ".norm.weight", channels(cut_.heads, c.value_dim), Init::ones());
+  if (c.has_norm) norm_weight_.emplace(name + ".norm.weight", channels(cut_.heads, c.value_dim), Init::ones());
+}
+
+Var RecurrentMixer::normed_by_key(const Var& y) {
+  const auto normalise = [&](const Var& all) {
+    const int64_t rows = all.value.dim(0), columns = all.value.dim(1);
+    const int64_t of_key = config_.heads / config_.key_heads * config_.value_dim;
+    return reshape((*norm_)(reshape(all, {rows * (columns / of_key), of_key})), {rows, columns});
+  };
+  // A key whose heads lie on several ranks needs them all.
+  const Var normed = cut_.is_kv_shared
+                         ? norm_across(tensor_, elements_of(cut_.heads, config_.value_dim), true, y, normalise)
+                         : normalise(y);
+  return apply(*y.context, ScaleColumnsOp{*norm_weight_}, normed);
 }
 
 Var RecurrentMixer::gated(const Var& y, const Var& x, const Pass& pass, const WantedRows* wanted) {
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t heads = cut_.heads.count, width = heads * config_.value_dim;
-  const GatedActivationOp gate{Activation::silu};
-  if (is_delta()) {
-    const Var normed = norm_(reshape(y, {pass.num_tokens, heads, config_.value_dim}));
-    return apply(*y.context, gate, gate_(given(x), asked), given(reshape(normed, {pass.num_tokens, width})));
-  }
-  const Var opened = apply(*y.context, gate, gate_(given(x), asked), given(reshape(y, {pass.num_tokens, width})));
-  const auto normalise = [&](const Var& all) {
-    const int64_t rows = all.value.dim(0), columns = all.value.dim(1);
-    const int64_t of_key = config_.heads / config_.key_heads * config_.value_dim;
-    return reshape(norm_(reshape(all, {rows * (columns / of_key), of_key})), {rows, columns});
+  const auto open = [&](const Var& values) {
+    return apply(*y.context, GatedActivationOp{Activation::silu}, scaled(gate_(given(x), asked), config_.scales.gate),
+                 values);
   };
-  // A key whose heads lie on several ranks needs them all.
-  const Var normed = cut_.is_kv_shared
-                         ? norm_across(tensor_, elements_of(cut_.heads, config_.value_dim), true, opened, normalise)
-                         : normalise(opened);
-  return apply(*y.context, ScaleColumnsOp{*norm_weight_}, normed);
+  if (is_delta()) {
+    const Var normed = (*norm_)(reshape(y, {pass.num_tokens, heads, config_.value_dim}));
+    return open(given(reshape(normed, {pass.num_tokens, width})));
+  }
+  const Var rows = given(reshape(y, {pass.num_tokens, width}));
+  if (!norm_) return open(rows);
+  return config_.norms_before_gate ? open(normed_by_key(rows)) : normed_by_key(open(rows));
 }
 
 Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
@@ -121,7 +130,8 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
   const Pass& asked = wanted ? wanted->pass() : pass;
   const Var x = tensor_.enter(residual);
   const auto [queries, keys, values] = adapted_linears(x, pass, query_, key_, value_);
-  const Var decay = decay_(x, pass);
+  const RecurrentScales& scales = config_.scales;
+  const Var decay = scaled(decay_(x, pass), scales.decay);
   const int64_t all_keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(all_keys, 1);
   const OrderedTokens sequence(pass, all_keys);
   const int64_t first_key = sequence.first(), num_keys = sequence.count(), tokens = sequence.tokens();
@@ -132,12 +142,14 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
     return taps(here, first_channel, sequence.past(context, layer_, which, here.value.dtype(), kept),
                 Activation::silu);
   };
-  const Var q = reshape(convolved(query_conv_, queries, first_key * dk, 0), {tokens, num_keys, dk});
-  const Var k = reshape(convolved(key_conv_, keys, first_key * dk, 1), {tokens, num_keys, dk});
-  const Var v = reshape(convolved(value_conv_, values, first * dv, 2), {tokens, heads, dv});
+  const Var q =
+      reshape(convolved(query_conv_, scaled(queries, scales.query), first_key * dk, 0), {tokens, num_keys, dk});
+  const Var k = reshape(convolved(key_conv_, scaled(keys, scales.key), first_key * dk, 1), {tokens, num_keys, dk});
+  const Var v = reshape(convolved(value_conv_, scaled(values, scales.value), first * dv, 2), {tokens, heads, dv});
   const Var steps = sequence.gathered(decay);
   RecurrenceCall call{.rates = {{rate_, first, heads}, {shift_, first, heads}},
                       .skip = {},
+                      .beta_scale = config_.beta_scale,
                       .past = sequence.past(context, layer_, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv})};
   if (skip_) call.skip.emplace(ParamRows{*skip_, first, heads});
   const Var y = is_delta() ? apply(context, GatedDeltaOp{call}, q, k, v, steps, sequence.gathered((*beta_)(x, pass)))

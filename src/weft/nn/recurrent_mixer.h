@@ -1,8 +1,8 @@
 // RecurrentMixer: a layer's part in place of attention that remembers in a state of fixed size: projections,
 // convolutions over the last tokens, a rule by which states change, a norm and a gate. By the delta rule the norm is
-// of each head, and the gate behind it; of selective states the gate comes first, and the norm is of the heads of a
-// key. Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024; Dao and
-// Gu, "Transformers are SSMs", 2024.
+// of each head, and the gate behind it; of selective states the norm is of the heads of a key, behind the gate or
+// before it, or there is none. Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with
+// Delta Rule", 2024; Dao and Gu, "Transformers are SSMs", 2024.
 #pragma once
 #include "weft/autograd/ops/recurrence.h"
 #include "weft/nn/convolution.h"
@@ -13,6 +13,11 @@
 
 namespace weft {
 
+// Factors of what projections give.
+struct RecurrentScales {
+  float gate = 1, value = 1, key = 1, query = 1, decay = 1;
+};
+
 struct RecurrentConfig {
   StateRule rule = StateRule::delta;
   int64_t hidden = 0;
@@ -20,7 +25,11 @@ struct RecurrentConfig {
   int64_t key_dim = 0, value_dim = 0;
   int64_t conv = 0;  // tokens that a convolution sees
   bool has_conv_bias = false;
-  float norm_eps = 1e-6f, dropout = 0;
+  float beta_scale = 1;  // of the delta rule
+  bool has_norm = true, norms_before_gate = true;
+  float norm_eps = 1e-6f;
+  RecurrentScales scales = {};
+  float dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
 };
@@ -38,14 +47,18 @@ class RecurrentMixer {
     for (Convolution* c : {&query_conv_, &key_conv_, &value_conv_}) c->each_param(visit);
     for (Param* p : {&rate_, &shift_}) visit(*p);
     if (skip_) visit(*skip_);
-    norm_.each_param(visit);
+    if (norm_) norm_->each_param(visit);
     if (norm_weight_) visit(*norm_weight_);
     output_.each_param(visit);
   }
-  void each_norm(auto&& visit) { visit(norm_); }
+  void each_norm(auto&& visit) {
+    if (norm_) visit(*norm_);
+  }
 
  private:
   bool is_delta() const { return config_.rule == StateRule::delta; }
+  // Of whole keys, behind a norm without weights.
+  Var normed_by_key(const Var& y);
   // What states give [T, heads Dv], normalised and gated: of x, the wanted rows.
   Var gated(const Var& y, const Var& x, const Pass& pass, const WantedRows* wanted);
 
@@ -60,7 +73,7 @@ class RecurrentMixer {
   Convolution query_conv_, key_conv_, value_conv_;
   Param rate_, shift_;                // [heads]
   std::optional<Param> skip_;         // [heads], of selective states
-  Norm norm_;                         // of each head; of selective states without weights, of those of each key
+  std::optional<Norm> norm_;          // of each head; of selective states without weights, of those of each key
   std::optional<Param> norm_weight_;  // [heads Dv], of selective states
   Linear output_;
 };

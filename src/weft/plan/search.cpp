@@ -109,7 +109,9 @@ class Layouts {
     r.mesh.zero = zero;
     r.mesh.sequence_parallel = shape.tp > 1;
     const auto divides = [&](int64_t heads) { return heads % (shape.cp * shape.tp) == 0; };
-    const bool is_ulysses = shape.cp > 1 && divides(q_.model.kv_heads) && divides(q_.model.global_kv_heads);
+    const bool has_wide_values = q_.model.values_dim() == q_.model.head_dim_of(0);  // which ulysses asks for
+    const bool is_ulysses =
+        shape.cp > 1 && divides(q_.model.kv_heads) && divides(q_.model.global_kv_heads) && has_wide_values;
     r.mesh.cp_mode = is_ulysses ? ContextMode::ulysses : ContextMode::ring;
     all_.push_back(r);
     if (shape.pp == 1) return;
