@@ -58,7 +58,11 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     }
     if (std::string_view(c.family) == "ministral3")
       m.rope_scaling = {.kind = RopeScaling::Kind::yarn, .factor = 2, .original_context = 3, .query_beta = 0.5};
-    if (m.has_states()) {
+    if (m.state_beside_attention) {
+      m.attention_out_scale = 0.75f, m.state_out_scale = 0.6f, m.mlp_out_scale = 1.25f, m.mlp_gate_scale = 0.8f;
+      m.state_input_scales = {0.8, 1.25, 0.75, 0.5, 0.9}, m.state_norm = StateNorm::before_gate;
+    }
+    if (m.has_states() || m.state_beside_attention) {
       m.attention_every = 2, m.state_conv = 3;
       m.state_heads = 4, m.state_key_heads = 2, m.state_key_dim = 3, m.state_value_dim = 2;
     }
@@ -171,6 +175,9 @@ constexpr DecoderCase kDecoderCases[] = {
     {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,
      WeightGrads::later},
     {"granite_hybrid_lora", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"falcon_h1", "falcon_h1", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"falcon_h1_lora_dropout_recompute", "falcon_h1", false, true, false, 0.2f, "swiglu", 1, WeightGrads::later, 2},
+    {"olmo_hybrid", "olmo_hybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"lfm2", "lfm2", false, false, true, 0, "swiglu", 0, WeightGrads::now},
     {"lfm2_dropout_recompute_later", "lfm2", false, true, true, 0.2f, "swiglu", 1, WeightGrads::later},
     {"lfm2_lora", "lfm2_moe", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},

@@ -31,6 +31,17 @@ TEST_P(GoldenModelsTest, GiveTheirLogits) {
         << name_of_mesh(mesh);
 }
 
+// Biases by which routers choose are no parameters.
+TEST_P(GoldenModelsTest, HaveAsManyParametersAsTheyCount) {
+  const GoldenModel golden(GetParam());
+  const auto source = open_model(golden.path());
+  const ModelConfig& config = source->config();
+  int64_t sum = 0;
+  for (const ParamNames& names : source->names())
+    if (config.expert_bias || !names.param.ends_with(".router.bias")) sum += names.shape.numel();
+  EXPECT_EQ(config.num_params(), sum);
+}
+
 // Prefill, then decode, by the full forward's logits. Where angles depend on the length at hand, earlier keys were
 // turned for a shorter text, so that the two differ by intent.
 TEST_P(GoldenModelsTest, DecodeAsTheyRead) {

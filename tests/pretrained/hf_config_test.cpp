@@ -200,6 +200,20 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"no_width_of_a_hybrid", "granite4_h", Json{{"hidden_size", 0}}, {"mamba_d_head"}},
         Mistake{"no_heads_of_states", "granite4_h", Json{{"mamba_n_heads", 0}}, {"mamba_n_heads", "divide"}},
         Mistake{"heads_of_states_of_another_width", "granite4_h", Json{{"mamba_d_head", 9}}, {"mamba_d_head"}},
+        Mistake{
+            "limited_steps", "granite4_h", Json{{"time_step_limit", {0.0, 0.1}}}, {"time_step_limit", "infinity"}},
+        Mistake{"biases_of_projectors", "falcon_h1", Json{{"projectors_bias", true}}, {"projectors_bias"}},
+        Mistake{
+            "four_factors", "falcon_h1", Json{{"ssm_multipliers", {1, 1, 1, 1}}}, {"ssm_multipliers", "5 numbers"}},
+        Mistake{"a_factor_of_0", "falcon_h1", Json{{"mlp_multipliers", {0, 1}}}, {"mlp_gate_scale"}},
+        Mistake{"inputs_times_a_number_beside_biases",
+                "falcon_h1",
+                Json{{"attention_bias", true}},
+                {"attention_in_multiplier", "biases"}},
+        Mistake{
+            "layer_that_attends_beyond_the_last", "bamba", Json{{"attn_layer_indices", {5}}}, {"attn_layer_indices"}},
+        Mistake{"no_keys_of_states", "olmo_hybrid", Json{{"linear_num_key_heads", 0}}, {"linear_num_key_heads"}},
+        Mistake{"gates_with_biases", "afmoe", Json{{"attention_bias", true}}, {"attention_bias"}},
         Mistake{"unknown_layers",
                 "granite4_h",
                 Json{{"layer_types", {"mamba", "attention", "mlp", "mamba", "attention"}}},

@@ -58,6 +58,13 @@ constexpr PagedModel kModels[] = {
      }},
     {"selective", "granitemoehybrid",
      [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
+    {"narrow_values", "mimo_v2_flash",
+     [](ModelConfig& c) {
+       c.kv_heads = 2, c.window = 10, c.first_local_layer = 1, c.global_kv_heads = 1, c.value_dim = 8;
+     }},
+    {"beside", "falcon_h1", [](ModelConfig& c) { c.kv_heads = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
+    {"pre_norm", "olmo_hybrid",
+     [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
     {"conv", "lfm2", [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 2; }},
     {"conv_alone", "lfm2_moe",
      [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 3, c.state_conv_bias = true; }},

@@ -83,6 +83,9 @@ TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
             (Names{"state_qkv", "state_gate"}));
   EXPECT_EQ(targets_beside("granitemoehybrid", {"model.layers.0.mamba.in_proj"}),
             (Names{"state_qkv", "state_gate", "state_decay"}));
+  EXPECT_EQ(targets_beside("falcon_h1", {"model.layers.0.mamba.in_proj", "model.layers.0.self_attn.q_proj"}),
+            (Names{"q", "state_qkv", "state_gate", "state_decay"}));
+  EXPECT_EQ(targets_beside("olmo_hybrid", {"model.layers.0.linear_attn.o_proj"}), Names{"state_o"});
   EXPECT_EQ(targets_beside("gpt2", {"transformer.h.0.mlp.c_proj"}), Names{"dense_down"});
   EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.block_sparse_moe.experts.3.w1"}), Names{"expert_gate"});
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert.up_proj"}), Names{"dense_up"});
@@ -122,7 +125,8 @@ class FusedPeftTest : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, FusedPeftTest,
                          testing::Values("llama", "phi3", "gpt2", "gpt_neox", "falcon_new", "glm4", "starcoder2",
-                                         "opt", "qwen2_moe", "qwen3_5", "qwen3_next", "granite4_h"),
+                                         "opt", "qwen2_moe", "qwen3_5", "qwen3_next", "granite4_h", "falcon_h1",
+                                         "olmo_hybrid", "mimo_v2_flash"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(FusedPeftTest, IsThePartsOfItsProjections) {

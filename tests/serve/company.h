@@ -66,6 +66,33 @@ inline ModelConfig chunked_config(int64_t chunk = 16) {
   return m;
 }
 
+// Attention and states of Mamba-2 side by side, with factors of what their projections give.
+inline ModelConfig beside_config() {
+  ModelConfig m = small_config("falcon_h1");
+  m.state_key_dim = 8, m.state_value_dim = 6, m.init_std = 0.4f;
+  m.attention_out_scale = 0.75f, m.state_out_scale = 0.6f, m.mlp_out_scale = 1.25f, m.mlp_gate_scale = 0.8f;
+  m.state_input_scales = {0.8, 1.25, 0.75, 0.5, 0.9};
+  complete(m);
+  return m;
+}
+
+// Layers of the delta rule that learn up to twice, with norms before their parts.
+inline ModelConfig pre_norm_config() {
+  ModelConfig m = small_config("olmo_hybrid");
+  m.attention_every = 2, m.state_key_heads = 2, m.state_key_dim = 8, m.state_value_dim = 6, m.init_std = 0.4f;
+  complete(m);
+  return m;
+}
+
+// Local layers with sinks and more heads of keys behind a global one; values narrower than keys.
+inline ModelConfig narrow_values_config() {
+  ModelConfig m = small_config("mimo_v2_flash");
+  m.layers = 3, m.window = 6, m.first_local_layer = 1, m.global_kv_heads = 1, m.value_dim = 6;
+  m.global_sinks = false;
+  complete(m);
+  return m;
+}
+
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");

@@ -81,9 +81,12 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16}, OnMesh{"cp2_experts", expert_config(), {.cp = 2}},
         OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}}, OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}},
         OnMesh{"delta", state_config(), {}}, OnMesh{"selective_tp2", selective_config(), {.tp = 2}},
-        OnMesh{"conv", conv_config(), {}}, OnMesh{"conv_tp2", conv_config(), {.tp = 2}},
-        OnMesh{"chunks", chunked_config(), {}}, OnMesh{"chunks_pp2tp2", chunked_config(32), {.pp = 2, .tp = 2}},
-        OnMesh{"single_pp2", single_config(), {.pp = 2}}, OnMesh{"heads_that_differ", gemma4_config(false), {}},
+        OnMesh{"beside", beside_config(), {}}, OnMesh{"beside_tp2", beside_config(), {.tp = 2}},
+        OnMesh{"pre_norm_pp2", pre_norm_config(), {.pp = 2}},
+        OnMesh{"narrow_values_tp2", narrow_values_config(), {.tp = 2}}, OnMesh{"conv", conv_config(), {}},
+        OnMesh{"conv_tp2", conv_config(), {.tp = 2}}, OnMesh{"single_pp2", single_config(), {.pp = 2}},
+        OnMesh{"heads_that_differ", gemma4_config(false), {}}, OnMesh{"chunks", chunked_config(), {}},
+        OnMesh{"chunks_pp2tp2", chunked_config(32), {.pp = 2, .tp = 2}},
         OnMesh{"heads_that_differ_pp2tp2", gemma4_config(false), {.pp = 2, .tp = 2}},
         OnMesh{"shared_keys", gemma4_config(true), {}}, OnMesh{"shared_keys_tp2", gemma4_config(true), {.tp = 2}},
         OnMesh{"shared_keys_cp2", gemma4_config(true), {.cp = 2}},
@@ -95,7 +98,8 @@ class StatesCompanyTest : public testing::TestWithParam<OnMesh> {};
 INSTANTIATE_TEST_SUITE_P(Rules, StatesCompanyTest,
                          testing::Values(OnMesh{"delta", state_config(), {}},
                                          OnMesh{"selective", selective_config(), {}},
-                                         OnMesh{"conv", conv_config(), {}}, OnMesh{"single", single_config(), {}}),
+                                         OnMesh{"beside", beside_config(), {}}, OnMesh{"conv", conv_config(), {}},
+                                         OnMesh{"single", single_config(), {}}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(StatesCompanyTest, GivesTheSameBits) {

@@ -158,6 +158,37 @@ const MeshCase kSelectiveCases[] = {
     {.family = "granitemoehybrid", .shape = {.tp = 2}, .precision = Precision::bf16},
 };
 
+// Attention and Mamba-2 side by side, with factors of what their projections give; one layer of two attends alone.
+const MeshCase kBesideCases[] = {
+    {.family = "falcon_h1", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "falcon_h1",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "falcon_h1", .shape = {.shard = 2, .cp = 2, .tp = 2}, .zero = Zero::gradients},
+    {.family = "falcon_h1", .shape = {.cp = 2}, .recompute = {RecomputePolicy::What::attention}},
+    {.family = "falcon_h1", .shape = {.tp = 2}, .lora = kSelectiveLora},
+};
+
+// Layers of the delta rule whose norms stand before their parts, between layers with norms behind them.
+const MeshCase kPreNormCases[] = {
+    {.family = "olmo_hybrid", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "olmo_hybrid", .shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .accumulation = 2},
+    {.family = "olmo_hybrid", .shape = {.cp = 2, .tp = 2}, .recompute = {RecomputePolicy::What::attention}},
+    {.family = "olmo_hybrid", .shape = {.tp = 2}, .lora = kDeltaLora},
+};
+
+// Gated attention between norms, beside experts; values narrower than keys, and sinks in local layers.
+const MeshCase kGatedCases[] = {
+    {.family = "afmoe", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "afmoe", .shape = {.cp = 2, .tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "mimo_v2_flash", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "mimo_v2_flash", .shape = {.cp = 2}, .recompute = {RecomputePolicy::What::attention}},
+    {.family = "mimo_v2_flash", .shape = {.cp = 2, .tp = 2}, .cp_mode = ContextMode::allgather},
+    {.family = "mimo_v2_flash", .shape = {.pp = 2, .tp = 2}, .accumulation = 2, .lora = kLora},
+};
+
 const LoraConfig kConvLora{.rank = 3,
                            .alpha = 24,
                            .dropout = 0.2f,
@@ -360,6 +391,9 @@ class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDeltaCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(SideBySide, EqualToOneRankTest, testing::ValuesIn(kBesideCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(PreNormStates, EqualToOneRankTest, testing::ValuesIn(kPreNormCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(GatedAttention, EqualToOneRankTest, testing::ValuesIn(kGatedCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(GatedConvs, EqualToOneRankTest, testing::ValuesIn(kConvCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SingleParts, EqualToOneRankTest, testing::ValuesIn(kSingleCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(Gemma4, EqualToOneRankTest, testing::ValuesIn(kGemma4Cases), mesh_case_name);

@@ -99,11 +99,23 @@ inline Recipe recipe_of(const MeshCase& c) {
     m.state_heads = 8, m.state_key_dim = 6, m.state_value_dim = 4;
     m.state_key_heads = m.state_rule == StateKind::delta ? 2 : 1;
   }
+  if (r.model.state_beside_attention) {
+    ModelConfig& m = r.model;
+    m.attention_out_scale = 0.75f, m.state_out_scale = 0.6f, m.mlp_out_scale = 1.25f, m.mlp_gate_scale = 0.8f;
+    m.state_input_scales = {0.8, 1.25, 0.75, 0.5, 0.9}, m.state_norm = StateNorm::before_gate;
+    complete(m);
+  }
   if (r.model.value_norm) {  // Gemma 4
     ModelConfig& m = r.model;
     m.window = 6, m.global_every = 2, m.global_head_dim = 12, m.global_kv_heads = 1, m.global_values_are_keys = true;
     m.experts_beside_dense = c.experts > 0;
     if (c.shared_keys) m.layer_inputs = 10, m.shared_kv_layers = 2, m.shared_kv_ffn = 72;
+    complete(m);
+  }
+  if (r.model.family == "mimo_v2_flash") {
+    ModelConfig& m = r.model;
+    m.window = 6, m.first_local_layer = 1, m.global_every = 4, m.global_kv_heads = 1, m.value_dim = 6;
+    m.global_sinks = false;
     complete(m);
   }
   if (c.experts > 0) {

@@ -1,6 +1,6 @@
 // The hybrids' defaults and shapes. Sources: IBM, "Granite 4.0", 2025; NVIDIA, "Nemotron-H", 2025, "Nemotron Nano 2",
 // 2025, "Nemotron 3 Nano", 2025, and the config.json of Nemotron 3 Super, 2026; Liquid AI, "LFM2 Technical Report",
-// 2025.
+// 2025; IBM, "Bamba", 2024; Zuo et al., "Falcon-H1", 2025; Ai2, "OLMo Hybrid", 2026.
 #include "weft/models/hybrids.h"
 
 #include <string_view>
@@ -68,6 +68,34 @@ ModelConfig nemotron_3_super() {
   return c;
 }
 
+// Bamba: layers of Mamba-2, and a few that attend.
+ModelConfig bamba() {
+  ModelConfig c;
+  c.family = "bamba";
+  c.attention_every = 10, c.state_rule = StateKind::selective, c.state_key_heads = 1, c.state_conv_bias = true;
+  return c;
+}
+
+// Falcon-H1: every layer attends and has states of Mamba-2, side by side.
+ModelConfig falcon_h1() {
+  ModelConfig c;
+  c.family = "falcon_h1";
+  c.state_beside_attention = true, c.state_rule = StateKind::selective, c.state_norm = StateNorm::none;
+  c.state_key_heads = 1, c.state_conv_bias = true;
+  return c;
+}
+
+// OLMo Hybrid: three of four layers are of the gated delta rule, with norms before their parts; the others attend and
+// know no positions.
+ModelConfig olmo_hybrid() {
+  ModelConfig c;
+  c.family = "olmo_hybrid";
+  c.block = BlockKind::post, c.state_pre_norm = true, c.qk_norm_across = true, c.norm_eps = 1e-6f;
+  c.attention_every = 4, c.unrotated_every = 1;
+  c.state_beta_scale = 2, c.state_norm_eps = 1e-5f;
+  return c;
+}
+
 // LFM2: gated convolutions, and every few layers one that attends.
 ModelConfig lfm2(const char* family) {
   ModelConfig c;
@@ -99,6 +127,9 @@ ModelConfig lfm2_8b_a1b() {
 const std::vector<Family>& hybrid_families() {
   static const std::vector<Family> families{
       {granite(), {}},
+      {bamba(), {}},
+      {falcon_h1(), {}},
+      {olmo_hybrid(), {}},
       {nemotron_h(),
        {{"nemotron-nano-9b-v2", nemotron_nano_9b_v2()},
         {"nemotron-3-nano-30b-a3b", nemotron_3_nano()},

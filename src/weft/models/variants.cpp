@@ -41,6 +41,23 @@ ModelConfig gemma(const char* family, BlockKind block) {
   return c;
 }
 
+// Trinity: gated attention, of which local layers alone turn.
+ModelConfig afmoe() {
+  ModelConfig c = named("afmoe");
+  c.block = BlockKind::both, c.qk_norm = c.attention_gate = true, c.embedding_scale = 0, c.head_dim = 128;
+  c.window = 2048, c.global_every = c.unrotated_every = 4;
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+// MiMo-V2-Flash: sinks in local layers, narrower values, experts chosen by a sigmoid.
+ModelConfig mimo_v2_flash() {
+  ModelConfig c = named("mimo_v2_flash");
+  c.attention_sinks = true, c.global_sinks = false;
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
 ModelConfig gemma3() {
   ModelConfig c = gemma("gemma3", BlockKind::both);
   c.qk_norm = true;
@@ -240,6 +257,8 @@ const std::vector<Family>& variant_families() {
                                         named("granitemoe"),
                                         nemotron(),
                                         arcee(),
+                                        afmoe(),
+                                        mimo_v2_flash(),
                                         dots1(),
                                         solar_open(),
                                         smollm3(),

@@ -56,6 +56,7 @@ GgufDescription describe(const GgufFile& file) {
   };
   d.has_router_bias = count("blk.#.exp_probs_b.bias") > 0;
   d.lacks_values = count("blk.#.attn_v.weight") < count("blk.#.attn_k.weight");
+  d.has_state_norm = has("blk.0.ssm_norm.weight");
   d.has_layer_scale = count("blk.#.layer_output_scale.weight") > 0;
   if (const GgufTensor* embedding = file.find_tensor("token_embd.weight")) {
     if (embedding->dims.size() != 2)

@@ -23,7 +23,7 @@ struct GgufDescription {
   bool has_head = true, has_qkv_bias = false, has_output_bias = false, has_mlp_bias = false;
   bool has_head_norm = false, has_router_bias = false;
   bool lacks_values = false;  // some layer with keys has no projection to values
-  bool has_layer_scale = false;
+  bool has_layer_scale = false, has_state_norm = false;
   std::vector<std::string> notes = {};  // when written: what llama.cpp does otherwise
 };
 

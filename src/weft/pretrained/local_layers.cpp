@@ -17,7 +17,7 @@ bool set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
   const auto global = std::find(first, end, false);
   const int64_t every = global == end ? 0 : global - begin + 1;
   if (c.global_every == 0 || every > 0) c.global_every = every;
-  c.first_local_layer = every > 0 ? 0 : first - begin;
+  c.first_local_layer = first - begin;
   for (int64_t i = 0; i < c.layers; ++i)
     if (is_local[size_t(i)] != c.is_local(i)) return false;
   return true;

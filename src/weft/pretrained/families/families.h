@@ -13,6 +13,11 @@ std::vector<HfFamily> hf_deepseek_families();
 std::vector<HfFamily> hf_gpt2_families();
 std::vector<HfFamily> hf_neox_families();
 std::vector<HfFamily> hf_falcon_families();
+std::vector<HfFamily> hf_falcon_h1_families();
+std::vector<HfFamily> hf_afmoe_families();
+std::vector<HfFamily> hf_bamba_families();
+std::vector<HfFamily> hf_olmo_hybrid_families();
+std::vector<HfFamily> hf_mimo_families();
 std::vector<HfFamily> hf_cohere_families();
 std::vector<HfFamily> hf_exaone_families();
 std::vector<HfFamily> hf_glm_families();
@@ -81,6 +86,10 @@ void unrotated_global_layers(HfFields& fields, ModelConfig& config, bool has_win
 // no_rope_layers, 1 for each layer that turns; without it no_rope_layer_interval says which do not.
 void unrotated_layers_fields(HfFields& fields, ModelConfig& config);
 
+// What layers of Mamba-2 are made of: as wide as mamba_expand says, or as mamba_d_ssm does.
+void mamba_fields(HfFields& fields, ModelConfig& config);
+void mamba_fields_by_width(HfFields& fields, ModelConfig& config);
+
 // first_k_dense_replace, and mlp_layer_types of later versions. absent: what a file with neither means.
 void sparse_layers_fields(HfFields& fields, ModelConfig& config, int64_t absent);
 // router_aux_loss_coef, which the library adds to the loss only where output_router_logits is true: elsewhere, as in
@@ -101,6 +110,8 @@ std::span<const NameRow> attention_names();
 std::span<const NameRow> paired_attention_names();  // whose rotary positions turn neighbours
 std::span<const NameRow> gated_names();
 std::span<const NameRow> expert_names();
+std::span<const NameRow> mamba_names();         // of layers of Mamba-2
+std::span<const NameRow> feed_forward_names();  // of the other parts where such layers call them so
 std::span<const NameRow> pre_norm_names();
 std::span<const NameRow> post_norm_names();
 const std::vector<NameRow>& llama_names(const ModelConfig& config);  // all of these but paired ones

@@ -39,36 +39,6 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   balance_loss_field(f, c);
 }
 
-// Layers of Mamba-2, as wide as mamba_expand says.
-void mamba_fields(HfFields& f, ModelConfig& c) {
-  constexpr const char *kHeads = "mamba_n_heads", *kExpand = "mamba_expand", *kHeadDim = "mamba_d_head";
-  f.size(kHeads, c.state_heads, 128);
-  f.size("mamba_n_groups", c.state_key_heads, 1);
-  f.size("mamba_d_state", c.state_key_dim, 256);
-  f.size("mamba_d_conv", c.state_conv, 4);
-  f.flag("mamba_conv_bias", c.state_conv_bias, true);
-  f.only("mamba_proj_bias", false);
-  int64_t expand = 0;
-  if (!f.is_reading()) {
-    const int64_t values = c.state_heads * c.state_value_dim;
-    if (values % c.hidden != 0)
-      throw Error("granitemoehybrid models have states of a multiple of {} values, but this one has {}", c.hidden,
-                  values);
-    expand = values / c.hidden;
-    f.size(kExpand, expand, 2);
-    f.to()[kHeadDim] = c.state_value_dim;
-    return;
-  }
-  f.size(kExpand, expand, 2);
-  if (c.state_heads <= 0 || expand <= 0 || expand > 64 || expand * c.hidden % c.state_heads != 0)
-    f.refuse(kHeads, "it must divide mamba_expand * hidden_size");
-  c.state_value_dim = expand * c.hidden / c.state_heads;
-  if (!f.has(kHeadDim) || f.from().at(kHeadDim).is_string()) return;  // "auto"
-  int64_t told = 0;
-  f.size(kHeadDim, told);
-  if (told != c.state_value_dim) f.refuse(kHeadDim, "heads must be mamba_expand * hidden_size wide together");
-}
-
 // The expert that sees all tokens is the MLP where there are no others.
 void hybrid_fields(HfFields& f, ModelConfig& c) {
   constexpr const char* kShared = "shared_intermediate_size";
@@ -117,25 +87,8 @@ constexpr NameRow kShared[] = {
     {"layers.#.moe.shared.up", "model.layers.#.shared_mlp.input_linear", {.part = Part::up}},
     {"layers.#.moe.shared.down", "model.layers.#.shared_mlp.output_linear"},
 };
-constexpr Layout of_inputs(Part part) { return {.part = part, .has_gates = true}; }
-constexpr Layout of_convolved(Part part) { return {.part = part, .is_convolution = true}; }
-constexpr NameRow kMamba[] = {
-    {"layers.#.state.gate", "model.layers.#.mamba.in_proj", of_inputs(Part::state_gate)},
-    {"layers.#.state.value", "model.layers.#.mamba.in_proj", of_inputs(Part::state_value)},
-    {"layers.#.state.key", "model.layers.#.mamba.in_proj", of_inputs(Part::state_key)},
-    {"layers.#.state.query", "model.layers.#.mamba.in_proj", of_inputs(Part::state_query)},
-    {"layers.#.state.decay", "model.layers.#.mamba.in_proj", of_inputs(Part::state_decay)},
-    {"layers.#.state.value_conv", "model.layers.#.mamba.conv1d", of_convolved(Part::state_value)},
-    {"layers.#.state.key_conv", "model.layers.#.mamba.conv1d", of_convolved(Part::state_key)},
-    {"layers.#.state.query_conv", "model.layers.#.mamba.conv1d", of_convolved(Part::state_query)},
-    {"layers.#.state.rate", "model.layers.#.mamba.A_log"},
-    {"layers.#.state.shift", "model.layers.#.mamba.dt_bias"},
-    {"layers.#.state.skip", "model.layers.#.mamba.D"},
-    {"layers.#.state.norm", "model.layers.#.mamba.norm"},
-    {"layers.#.state.output", "model.layers.#.mamba.out_proj"},
-};
 const std::vector<NameRow>& hybrid_names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kShared), std::span(kMamba), std::span(moe_names(c))});
+  static const std::vector<NameRow> rows = joined({std::span(kShared), mamba_names(), std::span(moe_names(c))});
   return rows;
 }
 

@@ -12,6 +12,8 @@ std::vector<GgufFamily> gguf_phi_families();
 std::vector<GgufFamily> gguf_gemma_families();
 std::vector<GgufFamily> gguf_olmo_families();
 std::vector<GgufFamily> gguf_cohere_families();
+std::vector<GgufFamily> gguf_falcon_h1_families();
+std::vector<GgufFamily> gguf_afmoe_families();
 std::vector<GgufFamily> gguf_exaone_families();
 std::vector<GgufFamily> gguf_glm_families();
 std::vector<GgufFamily> gguf_gpt_oss_families();
