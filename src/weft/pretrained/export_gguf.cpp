@@ -9,6 +9,7 @@
 #include "weft/formats/ggml_blocks.h"
 #include "weft/formats/gguf_writer.h"
 #include "weft/pretrained/assembled.h"
+#include "weft/pretrained/folded_source.h"
 #include "weft/pretrained/gguf_family.h"
 #include "weft/pretrained/gguf_tokenizer.h"
 
@@ -164,14 +165,17 @@ GgmlType parse_ggml_type(std::string_view option, std::string_view name) {
   throw UsageError("{} {}: GGUF files are written as {}", option, name, fmt::join(known, ", "));
 }
 
-Exported export_gguf(const ModelSource& source, const std::string& path, const GgufExportOptions& options) {
+Exported export_gguf(const ModelSource& opened, const std::string& path, const GgufExportOptions& options) {
   FileSystem& fs = *options.fs;
   if (exists(fs, path)) throw UsageError("{} exists: name a new file", path);
+  const std::unique_ptr<ModelSource> folded = has_factors(opened.config()) ? fold_factors(opened) : nullptr;
+  const ModelSource& source = folded ? *folded : opened;
   const ModelConfig& config = source.config();
   const GgufDescription description = describe(config);
   const std::vector<ParamNames> names = names_of(gguf_family_of(description), config);
   const std::vector<AssembledTensor> tensors = assemble(names);
   Exported exported{path, description.notes};
+  if (folded) exported.notes.push_back("factors of the model are part of the file's weights");
   std::vector<GgufInfo> infos = infos_of(source, tensors, options.type, exported.notes);
   const size_t num_weights = infos.size();
   for (const auto& [name, factors] : description.factors)
