@@ -213,6 +213,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{
             "layer_that_attends_beyond_the_last", "bamba", Json{{"attn_layer_indices", {5}}}, {"attn_layer_indices"}},
         Mistake{"no_keys_of_states", "olmo_hybrid", Json{{"linear_num_key_heads", 0}}, {"linear_num_key_heads"}},
+        Mistake{"heads_of_published_keys", "mimo_v2_flash", Json{{"swa_num_key_value_heads", 3}}, {"swa_num_key"}},
+        Mistake{"layers_of_published_keys",
+                "mimo_v2_flash",
+                Json{{"hybrid_layer_pattern", {0, 1, 1, 1, 1}}},
+                {"hybrid_layer_pattern", "otherwise"}},
+        Mistake{"another_share_that_turns", "bamba", Json{{"attn_rotary_emb", 6}}, {"attn_rotary_emb", "half"}},
         Mistake{"gates_with_biases", "afmoe", Json{{"attention_bias", true}}, {"attention_bias"}},
         Mistake{"unknown_layers",
                 "granite4_h",

@@ -32,6 +32,7 @@ void expert_fields(HfFields& f, ModelConfig& c) {
 
 void fields(HfFields& f, ModelConfig& c) {
   llama_shape_fields(f, c, {.head_dim = 128, .norm_eps = 1e-5});
+  f.size("max_position_embeddings", c.context, 16384);
   rope_fields(f, c, 10000);
   f.only("attention_bias", false);
   const bool has_window = window_pattern_fields(f, c, "global_attn_every_n_layers");

@@ -27,9 +27,13 @@ void attending_fields(HfFields& f, ModelConfig& c) {
 void fields(HfFields& f, ModelConfig& c) {
   // The library's, whatever the file says.
   constexpr double kTurnedShare = 0.5;
-  llama_shape_fields(f, c, {.norm_eps = 1e-5});
+  llama_shape_fields(f, c, {.kv_heads = 8, .norm_eps = 1e-5});
+  f.size("max_position_embeddings", c.context, 262144);
   rope_fields(f, c, 10000);
   const auto turned = int64_t(double(width_of_head(c)) * kTurnedShare);
+  constexpr const char* kTurned = "attn_rotary_emb";
+  if (f.is_reading() && f.from().integer_or(kTurned, turned) != turned)
+    f.refuse(kTurned, fmt::format("half of each head turns, which is {}", turned));
   c.rotary_dim = turned;
   attention_bias_field(f, c);
   f.flag("mlp_bias", c.mlp_bias, false);

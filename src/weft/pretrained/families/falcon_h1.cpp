@@ -57,7 +57,8 @@ void norm_fields(HfFields& f, ModelConfig& c) {
 }
 
 void fields(HfFields& f, ModelConfig& c) {
-  llama_shape_fields(f, c, {.norm_eps = 1e-5});
+  llama_shape_fields(f, c, {.kv_heads = 8, .norm_eps = 1e-5});
+  f.size("max_position_embeddings", c.context, 8192);
   rope_fields(f, c, 10000);
   attention_bias_field(f, c);
   f.flag("mlp_bias", c.mlp_bias, false);

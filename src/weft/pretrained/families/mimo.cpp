@@ -2,6 +2,7 @@
 // twice as many heads of keys and with sinks, and experts as in DeepSeek-V3.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "weft/pretrained/families/families.h"
 #include "weft/pretrained/local_layers.h"
@@ -73,11 +74,38 @@ void value_scale_field(HfFields& f, ModelConfig& c) {
   f.number(kScale, c.attention_out_scale, is_null ? 1 : kUsual);
 }
 
-// Keys of the published files that the library does not read.
-void published_fields(HfFields& f) {
+// A list of 0 and 1, one for each layer.
+void layer_flags(const HfFields& f, const char* key, const ModelConfig& c, FunctionRef<bool(int64_t)> flag) {
+  if (!f.has(key)) return;
+  const JsonView told = f.from().at(key);
+  bool is_same = told.size() == c.layers;
+  for (int64_t i = 0; is_same && i < c.layers; ++i) is_same = (told.at(i).integer(0, 1) == 1) == flag(i);
+  if (!is_same)
+    f.refuse(key, "layer_types and mlp_layer_types, or what the library has in their place, say otherwise");
+}
+
+// Keys of the published files that the library does not read: they must say what it has.
+void published_fields(HfFields& f, const ModelConfig& c) {
   f.only("add_swa_attention_sink_bias", true);
   f.only("add_full_attention_sink_bias", false);
   f.only("scoring_func", "sigmoid");
+  if (!f.is_reading()) return;
+  const std::pair<const char*, double> numbers[] = {{"swa_num_attention_heads", double(c.heads)},
+                                                    {"swa_num_key_value_heads", double(c.kv_heads)},
+                                                    {"swa_head_dim", double(c.head_dim)},
+                                                    {"swa_v_head_dim", double(c.values_dim())},
+                                                    {"rope_theta", c.rope_theta},
+                                                    {"swa_rope_theta", c.local_rope_theta}};
+  for (const auto& [key, value] : numbers)
+    if (f.from().number_or(key, value) != value) f.refuse(key, fmt::format("only {} is", value));
+  constexpr const char *kEps = "layernorm_epsilon", *kShare = "partial_rotary_factor", *kScaling = "rope_scaling";
+  if (float(f.from().number_or(kEps, double(c.norm_eps))) != c.norm_eps)
+    f.refuse(kEps, fmt::format("only {} is", c.norm_eps));
+  if (f.has(kShare) && int64_t(double(c.head_dim) * f.from().at(kShare).number()) != c.turned_dim())
+    f.refuse(kShare, fmt::format("{} of the {} elements of a head turn", c.turned_dim(), c.head_dim));
+  if (f.has(kScaling)) f.refuse(kScaling, "only null is");
+  layer_flags(f, "hybrid_layer_pattern", c, [&](int64_t i) { return c.is_local(i); });
+  layer_flags(f, "moe_layer_freq", c, [&](int64_t i) { return c.has_experts(i); });
 }
 
 void fields(HfFields& f, ModelConfig& c) {
@@ -107,7 +135,7 @@ void fields(HfFields& f, ModelConfig& c) {
   f.size("topk_group", c.groups_per_token, 1);
   f.flag("norm_topk_prob", c.norm_topk, true);
   sparse_layers_fields(f, c, 1);
-  published_fields(f);
+  published_fields(f, c);
 }
 
 constexpr NameRow kOwn[] = {

@@ -41,6 +41,7 @@ void state_fields(HfFields& f, ModelConfig& c) {
 
 void fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);
+  f.size("max_position_embeddings", c.context, 65536);
   f.number("rms_norm_eps", c.norm_eps, 1e-6);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   f.only("hidden_act", "silu");
