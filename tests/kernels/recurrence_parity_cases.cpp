@@ -74,13 +74,14 @@ struct StateSize {
 constexpr StateSize kStateSizes[] = {{1, 1, 1, 1},   {2, 4, 8, 5},   {1, 3, 33, 40},
                                      {1, 1, 9, 130}, {1, 1, 256, 7}, {1, 2, 16, 128}};
 
-void add_state_cases(std::vector<ParityCase>& cases, StateRule rule) {
+// by_row: each row of a state forgets at a rate of its own.
+void add_state_cases(std::vector<ParityCase>& cases, const std::string& rule_name, StateRule rule, bool by_row) {
   const bool is_delta = rule == StateRule::delta;
-  const std::string rule_name = is_delta ? "gated_delta" : "selective_state";
   for (const StateSize s : kStateSizes) {
     const std::string size = fmt::format("_{}x{}x{}x{}", s.keys, s.heads, s.dk, s.dv);
+    const int64_t rates = s.heads * (by_row ? s.dk : 1);
     cases.push_back(
-        {rule_name + size, [s, rule, is_delta](const Kernels& k, Stream& stream, Operands& o) {
+        {rule_name + size, [s, rule, is_delta, rates](const Kernels& k, Stream& stream, Operands& o) {
            for (const std::span<const TokenRun> runs : {std::span<const TokenRun>(kRuns), {kSteps}, {kParts}}) {
              const int64_t tokens = runs.back().end;
              const std::string name = fmt::format(" of {} tokens", tokens);
@@ -89,38 +90,38 @@ void add_state_cases(std::vector<ParityCase>& cases, StateRule rule) {
                                    .q = o.x("q", {tokens, s.keys, s.dk}),
                                    .k = o.x("k", {tokens, s.keys, s.dk}),
                                    .v = o.x("v", {tokens, s.heads, s.dv}),
-                                   .a = o.f32("a", {tokens, s.heads}),
+                                   .a = o.f32("a", {tokens, rates}),
                                    .b = is_delta ? o.f32("b", {tokens, s.heads}) : Tensor(),
                                    .beta_scale = s.dk > 1 ? 1.75f : 1.0f,
                                    .rate = o.x("rate", {s.heads}),
-                                   .shift = o.x("shift", {s.heads}),
+                                   .shift = o.x("shift", {rates}),
                                    .skip = is_delta ? Tensor() : o.x("skip", {s.heads}),
                                    .states = o.inout_f32("states" + name, {kStates, s.heads, s.dk, s.dv}),
                                    .runs = runs_of(runs)});
            }
          }});
     cases.push_back(
-        {rule_name + "_backward" + size, [s, rule, is_delta](const Kernels& k, Stream& stream, Operands& o) {
+        {rule_name + "_backward" + size, [s, rule, is_delta, rates](const Kernels& k, Stream& stream, Operands& o) {
            const Shape keys{kWholeTokens, s.keys, s.dk}, values{kWholeTokens, s.heads, s.dv},
-               gates{kWholeTokens, s.heads}, heads{s.heads};
+               decays{kWholeTokens, rates}, gates{kWholeTokens, s.heads}, heads{s.heads};
            for (const bool has_sums : {true, false})
              k.recurrence_backward(stream, {.rule = rule,
                                             .dq = o.out("dq", keys),
                                             .dk = o.out("dk", keys),
                                             .dv = o.out("dv", values),
-                                            .da = o.out_f32("da", gates),
+                                            .da = o.out_f32("da", decays),
                                             .db = is_delta ? o.out_f32("db", gates) : Tensor(),
                                             .drate = has_sums ? o.inout_f32("drate", heads) : Tensor(),
-                                            .dshift = has_sums ? o.inout_f32("dshift", heads) : Tensor(),
+                                            .dshift = has_sums ? o.inout_f32("dshift", {rates}) : Tensor(),
                                             .dskip = has_sums && !is_delta ? o.inout_f32("dskip", heads) : Tensor(),
                                             .dy = o.x("dy", values),
                                             .q = o.x("q", keys),
                                             .k = o.x("k", keys),
                                             .v = o.x("v", values),
-                                            .a = o.f32("a", gates),
+                                            .a = o.f32("a", decays),
                                             .b = is_delta ? o.f32("b", gates) : Tensor(),
                                             .rate = o.x("rate", heads),
-                                            .shift = o.x("shift", heads),
+                                            .shift = o.x("shift", {rates}),
                                             .skip = is_delta ? Tensor() : o.x("skip", heads),
                                             .beta_scale = s.dk > 1 ? 1.75f : 1.0f,
                                             .runs = runs_of(kWholeRuns)});
@@ -132,8 +133,9 @@ void add_state_cases(std::vector<ParityCase>& cases, StateRule rule) {
 
 void add_recurrence_cases(std::vector<ParityCase>& cases) {
   add_conv_cases(cases);
-  add_state_cases(cases, StateRule::delta);
-  add_state_cases(cases, StateRule::selective);
+  add_state_cases(cases, "gated_delta", StateRule::delta, false);
+  add_state_cases(cases, "kimi_delta", StateRule::delta, true);
+  add_state_cases(cases, "selective_state", StateRule::selective, false);
 }
 
 }  // namespace weft

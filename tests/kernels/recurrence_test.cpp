@@ -29,35 +29,46 @@ TEST(CausalConvGradientTest, EqualsDifferences) {
   expect_gradient("dbias", bias, dbias, loss);
 }
 
-class RecurrenceGradientTest : public testing::TestWithParam<StateRule> {};
-INSTANTIATE_TEST_SUITE_P(Rules, RecurrenceGradientTest, testing::Values(StateRule::delta, StateRule::selective),
-                         [](const auto& test) { return test.param == StateRule::delta ? "delta" : "selective"; });
+// by_row: each row of a state forgets at a rate of its own.
+struct RuleOfStates {
+  const char* name;
+  StateRule rule;
+  bool by_row;
+  int64_t rates(int64_t heads, int64_t dk) const { return by_row ? heads * dk : heads; }
+};
+constexpr RuleOfStates kDelta{"delta", StateRule::delta, false}, kKimi{"kimi_delta", StateRule::delta, true},
+    kSelective{"selective", StateRule::selective, false};
+
+class RecurrenceGradientTest : public testing::TestWithParam<RuleOfStates> {};
+INSTANTIATE_TEST_SUITE_P(Rules, RecurrenceGradientTest, testing::Values(kDelta, kKimi, kSelective),
+                         [](const auto& test) { return test.param.name; });
 
 TEST_P(RecurrenceGradientTest, EqualsDifferences) {
-  const bool is_delta = GetParam() == StateRule::delta;
+  const bool is_delta = GetParam().rule == StateRule::delta;
   Workbench w;
-  const Shape keys{7, 2, 5}, values{7, 4, 3}, gates{7, 4}, heads{4};
-  const RecurrenceArgs args{.rule = GetParam(),
+  const Shape keys{7, 2, 5}, values{7, 4, 3}, gates{7, 4}, heads{4}, decays{7, GetParam().rates(4, 5)};
+  const Shape shifts{decays[1]};
+  const RecurrenceArgs args{.rule = GetParam().rule,
                             .y = w.empty(kExact, values),
                             .q = w.random(kExact, keys, "q"),
                             .k = w.random(kExact, keys, "k"),
                             .v = w.random(kExact, values, "v"),
-                            .a = w.random(kExact, gates, "a"),
+                            .a = w.random(kExact, decays, "a"),
                             .b = is_delta ? w.random(kExact, gates, "b") : Tensor(),
                             .beta_scale = 1.75f,
                             .rate = w.random(kExact, heads, "rate"),
-                            .shift = w.random(kExact, heads, "shift"),
+                            .shift = w.random(kExact, shifts, "shift"),
                             .skip = is_delta ? Tensor() : w.random(kExact, heads, "skip"),
                             .runs = kAll};
   const Tensor dy = w.random(kExact, values, "dy");
-  const RecurrenceBackwardArgs back{.rule = GetParam(),
+  const RecurrenceBackwardArgs back{.rule = GetParam().rule,
                                     .dq = w.empty(kExact, keys),
                                     .dk = w.empty(kExact, keys),
                                     .dv = w.empty(kExact, values),
-                                    .da = w.empty(kExact, gates),
+                                    .da = w.empty(kExact, decays),
                                     .db = is_delta ? w.empty(kExact, gates) : Tensor(),
                                     .drate = w.empty(kExact, heads),
-                                    .dshift = w.empty(kExact, heads),
+                                    .dshift = w.empty(kExact, shifts),
                                     .dskip = is_delta ? Tensor() : w.empty(kExact, heads),
                                     .dy = dy,
                                     .q = args.q,
@@ -112,6 +123,34 @@ TEST(GatedDeltaTest, OfOneElementIsAMovingAverage) {
   expect_near("states", w.values(states), std::array{4.625, 2.0}, 1e-9);
 }
 
+// Keys of two elements, of which a token writes and reads one: decays of 1/2 and 1/4.
+TEST(KimiDeltaTest, EachRowForgetsAtItsOwnRate) {
+  Workbench w;
+  const Tensor v = w.vector({0, 8}), y = w.empty(kExact, {2, 1, 1}), states = w.empty(kExact, {1, 1, 2, 1});
+  reference_kernels().fill(w.stream, states, 1);
+  const auto zeros = [&](Shape shape) {
+    const Tensor t = w.empty(kExact, shape);
+    reference_kernels().fill(w.stream, t, 0);
+    return t;
+  };
+  const Tensor second = w.vector({0, 1e6, 0, 1e6}).reshape({2, 1, 2});
+  constexpr TokenRun kRun{0, 2, 0, 0};
+  reference_kernels().recurrence(w.stream, {.y = y,
+                                            .q = second,
+                                            .k = second,
+                                            .v = v.reshape({2, 1, 1}),
+                                            .a = zeros({2, 2}),
+                                            .b = zeros({2, 1}),
+                                            .rate = zeros({1}),
+                                            .shift = w.vector({0, std::log(3.0)}),
+                                            .states = states,
+                                            .runs = {&kRun, 1}});
+  // softplus(0) = ln 2, softplus(ln 3) = ln 4; beta = 1/2: 1 -> 1/4 -> 1/8, then 1/32 -> 1/32 + (8 - 1/32) / 2.
+  const double last = 0.5 / 32 + 4;
+  expect_near("y", w.values(y), std::array{0.125 / std::sqrt(2.0), last / std::sqrt(2.0)}, 1e-9);
+  expect_near("states", w.values(states), std::array{0.25, last}, 1e-9);
+}
+
 // step = softplus(0) = ln 2, decay = exp(-ln 2) = 1/2: S = S / 2 + ln 2 k v, and y = q S + skip v.
 TEST(SelectiveStateTest, AddsStepsOfWhatItReads) {
   Workbench w;
@@ -140,34 +179,33 @@ TEST(SelectiveStateTest, AddsStepsOfWhatItReads) {
 
 // Heads as narrow as a part of what a task takes, and as wide as some; of these a token alone stays where states are.
 struct StateCut {
-  StateRule rule;
+  RuleOfStates rule;
   DType dtype;
   int64_t dk, dv;
 };
 class StateCutTest : public testing::TestWithParam<StateCut> {};
-constexpr StateRule kDelta = StateRule::delta, kSelective = StateRule::selective;
 INSTANTIATE_TEST_SUITE_P(
     Sizes, StateCutTest,
     testing::Values(StateCut{kDelta, DType::f32, 33, 128}, StateCut{kDelta, DType::bf16, 16, 192},
                     StateCut{kDelta, DType::f32, 16, 40}, StateCut{kDelta, DType::f32, 8, 130},
+                    StateCut{kKimi, DType::bf16, 128, 128}, StateCut{kKimi, DType::f32, 33, 40},
                     StateCut{kSelective, DType::bf16, 128, 64}, StateCut{kSelective, DType::f32, 16, 40}),
-    [](const auto& test) {
-      return fmt::format("{}_{}x{}", test.param.rule == kDelta ? "delta" : "selective", test.param.dk, test.param.dv);
-    });
+    [](const auto& test) { return fmt::format("{}_{}x{}", test.param.rule.name, test.param.dk, test.param.dv); });
 
 TEST_P(StateCutTest, OneTokenAtATimeHasTheBitsOfAll) {
   const auto& [rule, dtype, dk, dv] = GetParam();
   constexpr int64_t kTokens = 7, kHeads = 4;
   Workbench w(2);
-  const RecurrenceArgs all{.rule = rule,
+  const int64_t rates = rule.rates(kHeads, dk);
+  const RecurrenceArgs all{.rule = rule.rule,
                            .y = w.empty(dtype, {kTokens, kHeads, dv}),
                            .q = w.random(dtype, {kTokens, 2, dk}, "q"),
                            .k = w.random(dtype, {kTokens, 2, dk}, "k"),
                            .v = w.random(dtype, {kTokens, kHeads, dv}, "v"),
-                           .a = w.random(DType::f32, {kTokens, kHeads}, "a"),
+                           .a = w.random(DType::f32, {kTokens, rates}, "a"),
                            .b = w.random(DType::f32, {kTokens, kHeads}, "b"),
                            .rate = w.random(dtype, {kHeads}, "rate"),
-                           .shift = w.random(dtype, {kHeads}, "shift"),
+                           .shift = w.random(dtype, {rates}, "shift"),
                            .skip = w.random(dtype, {kHeads}, "skip"),
                            .states = w.random(DType::f32, {3, kHeads, dk, dv}, "states"),
                            .runs = {}};

@@ -62,11 +62,11 @@ struct CausalConvBackwardArgs {
 };
 
 // What a token does to a head's state, a matrix S[Dk, Dv], with step = softplus(a + shift):
-//   delta      the gated delta rule: the state forgets, and learns what it did not know. With beta = scale
-//   sigmoid(b),
-//              k' = k / |k| and q' = q / (|q| sqrt(Dk)), where |x| = sqrt(x . x + 1e-6),
+//   delta      the gated delta rule: the state forgets, and learns what it did not know. With beta =
+//              beta_scale sigmoid(b), k' = k / |k| and q' = q / (|q| sqrt(Dk)), where |x| = sqrt(x . x + 1e-6),
 //                S = exp(-exp(rate) step) S;  S += k' (beta (v - S^T k'))^T;  y = S^T q'.
-//              Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024.
+//              Source: Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2024. Where a has a number to each
+//              element of a key, each row of S forgets at a rate of its own: Kimi Team, "Kimi Linear", 2025.
 //   selective  the selective state space of Mamba-2, which calls k B, q C, v x, a dt, and exp(rate) -A:
 //                S = exp(-exp(rate) step) S + k (step v)^T;  y = S^T q + skip v.
 //              Source: Dao and Gu, "Transformers are SSMs", 2024.
@@ -78,12 +78,13 @@ struct RecurrenceArgs {
   Tensor y;     // [T, N, Dv]
   Tensor q, k;  // [T, K, Dk], Dk at most kMostKeyDim
   Tensor v;     // [T, N, Dv]
-  Tensor a;     // [T, N] f32
+  Tensor a;     // [T, N] f32; by the delta rule perhaps [T, N Dk]
   Tensor b;     // [T, N] f32, of the delta rule alone
   float beta_scale = 1;
-  Tensor rate, shift;  // [N], in the dtype of q
-  Tensor skip;         // [N], in the dtype of q, of selective states alone
-  Tensor states;       // [S, N, Dk, Dv] f32; optional where no run has one
+  Tensor rate;    // [N], in the dtype of q
+  Tensor shift;   // as a row of a, in the dtype of q
+  Tensor skip;    // [N], in the dtype of q, of selective states alone
+  Tensor states;  // [S, N, Dk, Dv] f32; optional where no run has one
   TokenRuns runs;
 };
 
@@ -91,11 +92,18 @@ struct RecurrenceArgs {
 struct RecurrenceBackwardArgs {
   StateRule rule = StateRule::delta;
   Tensor dq, dk, dv;            // like q, k, v
-  Tensor da, db;                // [T, N] f32; db of the delta rule alone
-  Tensor drate, dshift, dskip;  // [N] f32, added to; optional together, but dskip of selective states alone
+  Tensor da, db;                // like a, b; db of the delta rule alone
+  Tensor drate, dshift, dskip;  // like the parameters, f32, added to; optional together, but dskip of selective
+                                // states alone
   Tensor dy, q, k, v, a, b, rate, shift, skip;
   float beta_scale = 1;
   TokenRuns runs;
 };
+
+// How many numbers say how fast a head forgets: 1, or one to each row of its state.
+template <class Args>
+int64_t rates_of_head(const Args& args) {
+  return args.rate.numel() > 0 ? args.a.dim(1) / args.rate.numel() : 1;
+}
 
 }  // namespace weft

@@ -46,9 +46,11 @@ void check_read(std::string_view op, const Args& args) {
   const int64_t tokens = args.q.dim(0), heads = args.v.dim(1);
   check_like(op, "k", args.k, args.q.shape(), dtype);
   check_like(op, "v", args.v, {tokens, heads, args.v.dim(2)}, dtype);
-  check_like(op, "a", args.a, {tokens, heads}, wide(dtype));
-  for (const auto& [what, t] : {Named{"rate", args.rate}, Named{"shift", args.shift}})
-    check_like(op, what, t, {heads}, dtype);
+  const bool is_by_row = args.rule == StateRule::delta && args.a && args.a.shape() != Shape{tokens, heads};
+  const int64_t rates = is_by_row ? heads * args.q.dim(2) : heads;
+  check_like(op, "a", args.a, {tokens, rates}, wide(dtype));
+  check_like(op, "rate", args.rate, {heads}, dtype);
+  check_like(op, "shift", args.shift, {rates}, dtype);
   if (args.rule == StateRule::delta)
     check_like(op, "b", args.b, {tokens, heads}, wide(dtype));
   else
@@ -103,8 +105,8 @@ void check_recurrence_backward(const RecurrenceBackwardArgs& args) {
   check_like(kOp, "da", args.da, args.a.shape(), wide(dtype));
   if (args.rule == StateRule::delta) check_like(kOp, "db", args.db, args.b.shape(), wide(dtype));
   if (args.drate || args.dshift || args.dskip) {
-    for (const auto& [what, t] : {Named{"drate", args.drate}, Named{"dshift", args.dshift}})
-      check_like(kOp, what, t, args.rate.shape(), wide(dtype));
+    check_like(kOp, "drate", args.drate, args.rate.shape(), wide(dtype));
+    check_like(kOp, "dshift", args.dshift, args.shift.shape(), wide(dtype));
     if (args.rule == StateRule::selective) check_like(kOp, "dskip", args.dskip, args.rate.shape(), wide(dtype));
   }
   check_runs(kOp, args.runs, args.q.dim(0), 0);

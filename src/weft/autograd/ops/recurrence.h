@@ -42,7 +42,7 @@ struct CausalConvOp {
   Tensor backward(Context& context, const Tensor& dy);
 };
 
-// How fast each head of a layer forgets: [N] each.
+// How fast each head of a layer forgets: rate [N], and shift as a row of what steps are made of.
 struct StateRates {
   ParamRows rate, shift;
 };
@@ -59,7 +59,7 @@ struct RecurrenceCall {
   RecurrenceBackwardArgs backward(Context& context, const Tensor& dy);
 };
 
-// q and k [T, K, Dk], v [T, N, Dv], a and b [T, N] -> [T, N, Dv].
+// q and k [T, K, Dk], v [T, N, Dv], a [T, N] or [T, N Dk], b [T, N] -> [T, N, Dv].
 struct GatedDeltaOp {
   static constexpr std::string_view kName = "gated_delta";
   RecurrenceCall call;

@@ -40,9 +40,29 @@ HWY_INLINE void narrow(T* x, const float* tile, int64_t count) {
   for_each_vector(count, [&](int64_t i, auto part) HWY_ATTR { store(load(d, tile + i, part), d, x + i, part); });
 }
 
-// What a token multiplies a head's state by, and how much of what is new the state learns.
-struct Gates {
-  float log_decay, decay, beta;
+// ln(1 + e^x), of 1 + e with e <= 1 by the series of 2 artanh(e / (2 + e)).
+HWY_INLINE F32 softplus(F32 x) {
+  const F32Tag d;
+  const F32 e = exp_nonpositive(d, hn::Neg(hn::Abs(x)));
+  const F32 s = hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), z = hn::Mul(s, s);
+  const F32 series = polynomial(d, z, {1.0f, 1.0f / 3, 1.0f / 5, 1.0f / 7, 1.0f / 9, 1.0f / 11, 1.0f / 13});
+  return hn::MulAdd(hn::Add(s, s), series, hn::Max(x, hn::Zero(d)));
+}
+
+// What a token multiplies the rows of a head's state by: each row by its own, or (step 0) all by one.
+struct Decays {
+  const float* values;
+  int64_t step;
+
+  float operator[](int64_t i) const { return values[i * step]; }
+  // Key times them, [Dk].
+  HWY_INLINE void fade(float* faded, const float* key, int64_t dk) const {
+    const F32Tag d;
+    for_each_vector(dk, [&](int64_t i, auto part) HWY_ATTR {
+      const F32 decay = step == 0 ? hn::Set(d, *values) : load(d, values + i, part);
+      store(hn::Mul(load(d, key + i, part), decay), d, faded + i, part);
+    });
+  }
 };
 
 // What tasks share: the rule, and sizes.
@@ -51,6 +71,7 @@ struct Rule {
   const Args& args;
   bool is_delta;
   int64_t keys, heads, dk, dv, tiles;
+  int64_t rates;  // of a head
 
   explicit Rule(const Args& a)
       : args(a),
@@ -59,7 +80,8 @@ struct Rule {
         heads(a.v.dim(1)),
         dk(a.q.dim(2)),
         dv(a.v.dim(2)),
-        tiles((dv + tile_columns() - 1) / tile_columns()) {}
+        tiles((dv + tile_columns() - 1) / tile_columns()),
+        rates(rates_of_head(a)) {}
   int64_t tile_floats() const { return dk * tile_columns(); }
   int64_t row_floats() const { return (dk + 15) / 16 * 16; }  // of a key
   float query_scale() const { return is_delta ? 1 / std::sqrt(float(dk)) : 1; }
@@ -83,14 +105,27 @@ struct Rule {
     return inverse;
   }
 
-  // Of head n at a token, whose numbers are at `at`.
+  Decays decays(const float* values) const { return {values, rates > 1 ? 1 : 0}; }
+
+  // Of head n at a token, whose numbers are at `at`: decays and their logarithms, [rates]. Returns how much of what
+  // is new the state learns.
   template <class T>
-  Gates gates(int64_t at, int64_t n) const {
-    const float x = args.a.template data<float>()[at] + float(args.shift.template data<T>()[n]);
-    const float step = std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
-    const float log_decay = -std::exp(float(args.rate.template data<T>()[n])) * step;
-    const float beta = is_delta ? args.beta_scale / (1 + std::exp(-args.b.template data<float>()[at])) : step;
-    return {log_decay, std::exp(log_decay), beta};
+  HWY_INLINE float open_gates(float* log_decay, float* decay, int64_t at, int64_t n) const {
+    const F32Tag d;
+    const float* const a = args.a.template data<float>() + at * rates;
+    const T* const shift = args.shift.template data<T>() + n * rates;
+    float* const steps = decay;
+    for_each_vector(rates, [&](int64_t i, auto part) HWY_ATTR {
+      const F32 x = hn::Add(load(d, a + i, part), load(d, shift + i, part));
+      store(softplus(x), d, steps + i, part);
+    });
+    const float beta = is_delta ? args.beta_scale / (1 + std::exp(-args.b.template data<float>()[at])) : *steps;
+    const F32 rate = hn::Set(d, -std::exp(float(args.rate.template data<T>()[n])));
+    for_each_vector(rates, [&](int64_t i, auto part) HWY_ATTR {
+      const F32 x = hn::Mul(load(d, steps + i, part), rate);
+      store(x, d, log_decay + i, part), store(exp_nonpositive(d, x), d, decay + i, part);
+    });
+    return beta;
   }
   template <class T>
   float skip(int64_t n) const {
@@ -120,8 +155,8 @@ HWY_INLINE void sum_over_rows(F32 (&sums)[kVectors], int64_t dk, Add&& add) {
   for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::Add(sums[c], odd[c]);
 }
 
-// error = v - decay state^T key.
-HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const float* v, float decay, int64_t dk) {
+// error = v - state^T key, which is faded where the state has not yet decayed.
+HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const float* v, int64_t dk) {
   const F32Tag d;
   F32 known[kVectors], values[kVectors];
   sum_over_rows(known, dk, [&](int64_t i, F32(&sums)[kVectors]) HWY_ATTR {
@@ -130,7 +165,7 @@ HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const
     for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, key[i]), sums[c]);
   });
   load_four(values, v);
-  for (int64_t c = 0; c < kVectors; ++c) values[c] = hn::NegMulAdd(known[c], hn::Set(d, decay), values[c]);
+  for (int64_t c = 0; c < kVectors; ++c) values[c] = hn::Sub(values[c], known[c]);
   store_four(values, error);
 }
 
@@ -138,14 +173,13 @@ HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const
 // where there is one.
 template <bool kReads>
 HWY_INLINE void learn(F32 (&read)[kVectors], WrittenRows to, ReadRows state, const float* key, const float* query,
-                      const float* error, Gates g, int64_t dk) {
+                      const float* error, Decays decays, float beta, int64_t dk) {
   const F32Tag d;
-  const F32 decay = hn::Set(d, g.decay);
   F32 learnt[kVectors];
   load_four(learnt, error);
-  for (int64_t c = 0; c < kVectors; ++c) learnt[c] = hn::Mul(learnt[c], hn::Set(d, g.beta));
+  for (int64_t c = 0; c < kVectors; ++c) learnt[c] = hn::Mul(learnt[c], hn::Set(d, beta));
   sum_over_rows(read, dk, [&](int64_t i, F32(&sums)[kVectors]) HWY_ATTR {
-    const F32 k = hn::Set(d, key[i]);
+    const F32 k = hn::Set(d, key[i]), decay = hn::Set(d, decays[i]);
     F32 s[kVectors];
     load_four(s, state[i]);
     for (int64_t c = 0; c < kVectors; ++c) s[c] = hn::MulAdd(s[c], decay, hn::Mul(learnt[c], k));
@@ -164,7 +198,10 @@ void run_tile(const Rule<RecurrenceArgs>& z, int first_run, int64_t n, int64_t t
   const WrittenRows own{scratch, columns};
   float* const key = scratch + z.tile_floats();
   float* const query = key + z.row_floats();
-  float* const v = query + z.row_floats();
+  float* const faded = query + z.row_floats();
+  float* const log_decay = faded + z.row_floats();
+  float* const decay = log_decay + z.row_floats();
+  float* const v = decay + z.row_floats();
   float* const error = v + columns;
   const auto kept = [&](int32_t number, int64_t i) {
     return args.states.data<float>() + ((number * z.heads + n) * z.dk + i) * z.dv + first;
@@ -183,12 +220,16 @@ void run_tile(const Rule<RecurrenceArgs>& z, int first_run, int64_t n, int64_t t
     const int64_t at = (t * z.keys + n / group) * z.dk, head = t * z.heads + n;
     z.read(key, args.k.data<T>() + at, 1.0f);
     z.read(query, args.q.data<T>() + at, z.query_scale());
-    const Gates gates = z.template gates<T>(head, n);
+    const float beta = z.template open_gates<T>(log_decay, decay, head, n);
+    const Decays decays = z.decays(decay);
     widen(v, args.v.data<T>() + head * z.dv + first, count);
-    if (z.is_delta) find_error(error, before, key, v, gates.decay, z.dk);
+    if (z.is_delta) {
+      decays.fade(faded, key, z.dk);
+      find_error(error, before, faded, v, z.dk);
+    }
     F32 read[kVectors], values[kVectors];
     load_four(values, v);
-    learn<true>(read, state, before, key, query, z.is_delta ? error : v, gates, z.dk);
+    learn<true>(read, state, before, key, query, z.is_delta ? error : v, decays, beta, z.dk);
     for (int64_t c = 0; c < kVectors; ++c) read[c] = hn::MulAdd(values[c], skip, read[c]);
     store_four(read, v);
     narrow(args.y.data<T>() + head * z.dv + first, v, count);
@@ -202,7 +243,7 @@ void run_tile(const Rule<RecurrenceArgs>& z, int first_run, int64_t n, int64_t t
 
 void recurrence(Stream& stream, const RecurrenceArgs& args) {
   const Rule z(args);
-  const int64_t floats = z.tile_floats() + 2 * z.row_floats() + 2 * tile_columns();
+  const int64_t floats = z.tile_floats() + 5 * z.row_floats() + 2 * tile_columns();
   with_dtype("recurrence", args.q, [&](auto element) {
     stream.team().parallel_for(
         args.runs.count * z.heads * z.tiles, z.tiles, [&](int64_t begin, int64_t end, int worker) {
@@ -229,14 +270,14 @@ class RecurrenceBackward {
         floats_{.states = (longest + block_ - 1) / block_ + block_ + 1,  // and the gradient's
                 .units = 4 * longest * z_.row_floats(),
                 .errors = block_ * tile_columns(),
-                .scalars = 8 * longest} {}
+                .scalars = (5 + 3 * z_.rates) * longest} {}
 
   size_t bytes() const {
     return sizeof(float) * size_t(floats_.states * z_.tile_floats() + floats_.units + floats_.errors +
-                                  floats_.scalars + 2 * tile_columns());
+                                  floats_.scalars + 2 * tile_columns() + z_.row_floats());
   }
 
-  // sums: [heads, 3], of this run: the gradients of rate, shift and skip.
+  // sums: [heads, num_sums()], of this run: the gradients of rate and skip, and of what a head has of shift.
   template <class T>
   void run(const TokenRun& run, int64_t key, float* sums, std::byte* scratch) {
     lay_out(scratch, run.end - run.begin);
@@ -245,9 +286,10 @@ class RecurrenceBackward {
     for (int64_t n = key * group; n < (key + 1) * group; ++n) {
       load_gates<T>(run, n);
       skip_ = z_.template skip<T>(n);
-      for (float* const sum : {dbeta_, dlog_decay_, dskip_}) std::fill_n(sum, tokens_, 0.0f);
+      for (float* const sum : {dbeta_, dskip_}) std::fill_n(sum, tokens_, 0.0f);
+      std::fill_n(dlog_decay_, tokens_ * z_.rates, 0.0f);
       for (int64_t tile = 0; tile < z_.tiles; ++tile) run_tile<T>(run, n, tile * tile_columns());
-      store_gates<T>(run, n, sums + kSums * n);
+      store_gates<T>(run, n, sums + num_sums() * n);
     }
     for (int64_t t = 0; t < tokens_; ++t) {
       const int64_t at = ((run.begin + t) * z_.keys + key) * z_.dk;
@@ -258,7 +300,7 @@ class RecurrenceBackward {
     }
   }
 
-  static constexpr int64_t kSums = 3;  // to a head of a run
+  int64_t num_sums() const { return 2 + z_.rates; }  // to a head of a run
 
  private:
   void lay_out(std::byte* scratch, int64_t tokens) {
@@ -269,12 +311,11 @@ class RecurrenceBackward {
     states_ = take(block_ * z_.tile_floats());
     starts_ = take((floats_.states - block_ - 1) * z_.tile_floats());
     errors_ = take(floats_.errors);
-    dy_ = take(tile_columns()), v_ = take(tile_columns());
+    dy_ = take(tile_columns()), v_ = take(tile_columns()), faded_ = take(z_.row_floats());
     const int64_t units = tokens * z_.row_floats();
     keys_ = take(units), queries_ = take(units), dkeys_ = take(units), dqueries_ = take(units);
-    log_decay_ = take(tokens), decay_ = take(tokens), beta_ = take(tokens);
-    dbeta_ = take(tokens), dlog_decay_ = take(tokens), dskip_ = take(tokens), inverse_k_ = take(tokens),
-    inverse_q_ = take(tokens);
+    for (float** const rates : {&log_decay_, &decay_, &dlog_decay_}) *rates = take(tokens * z_.rates);
+    for (float** const scalars : {&beta_, &dbeta_, &dskip_, &inverse_k_, &inverse_q_}) *scalars = take(tokens);
   }
 
   template <class T>
@@ -289,29 +330,37 @@ class RecurrenceBackward {
 
   template <class T>
   void load_gates(const TokenRun& run, int64_t n) {
-    for (int64_t t = 0; t < tokens_; ++t) {
-      const Gates g = z_.template gates<T>((run.begin + t) * z_.heads + n, n);
-      log_decay_[t] = g.log_decay, decay_[t] = g.decay, beta_[t] = g.beta;
-    }
+    for (int64_t t = 0; t < tokens_; ++t)
+      beta_[t] = z_.template open_gates<T>(log_decay_ + t * z_.rates, decay_ + t * z_.rates,
+                                           (run.begin + t) * z_.heads + n, n);
   }
 
   template <class T>
   void store_gates(const TokenRun& run, int64_t n, float* sums) {
-    const auto rate = float(args_.rate.data<T>()[n]), shift = float(args_.shift.data<T>()[n]);
-    float drate = 0, dshift = 0, dskip = 0;
+    const F32Tag d;
+    const F32 rate = hn::Set(d, std::exp(float(args_.rate.data<T>()[n])));
+    const T* const shift = args_.shift.data<T>() + n * z_.rates;
+    float* const dshift = sums + 2;
+    std::fill_n(sums, num_sums(), 0.0f);
     for (int64_t t = 0; t < tokens_; ++t) {
-      const int64_t at = (run.begin + t) * z_.heads + n;
-      const float x = args_.a.data<float>()[at] + shift;
-      const float dstep = (z_.is_delta ? 0 : dbeta_[t]) - dlog_decay_[t] * std::exp(rate);
-      const float da = dstep / (1 + std::exp(-x));
-      args_.da.data<float>()[at] = da;
+      const int64_t at = (run.begin + t) * z_.heads + n, row = t * z_.rates;
+      const float* const a = args_.a.data<float>() + at * z_.rates;
+      float* const da = args_.da.data<float>() + at * z_.rates;
+      const F32 learnt = hn::Set(d, z_.is_delta ? 0.0f : dbeta_[t]);
+      sums[0] += sum_of_lanes(sum_over(z_.rates, [&](int64_t i, auto part) HWY_ATTR {
+        const F32 slope = sigmoid(d, hn::Add(load(d, a + i, part), load(d, shift + i, part)));
+        const F32 forgot = load(d, dlog_decay_ + row + i, part);
+        const F32 dx = hn::Mul(hn::NegMulAdd(forgot, rate, learnt), slope);
+        store(dx, d, da + i, part);
+        store(hn::Add(load(d, dshift + i, part), dx), d, dshift + i, part);
+        return hn::Mul(forgot, load(d, log_decay_ + row + i, part));
+      }));
       if (z_.is_delta) args_.db.data<float>()[at] = dbeta_[t] * beta_[t] * (1 - beta_[t] / args_.beta_scale);
-      drate += dlog_decay_[t] * log_decay_[t], dshift += da, dskip += dskip_[t];
+      sums[1] += dskip_[t];
     }
-    sums[0] = drate, sums[1] = dshift, sums[2] = dskip;
   }
 
-  Gates gates(int64_t t) const { return {log_decay_[t], decay_[t], beta_[t]}; }
+  Decays decays(int64_t t) const { return z_.decays(decay_ + t * z_.rates); }
   float* state(int64_t i) const { return states_ + i * z_.tile_floats(); }
   float* start(int64_t block) const { return starts_ + block * z_.tile_floats(); }
   float* error(int64_t i) const { return errors_ + i * tile_columns(); }
@@ -324,9 +373,12 @@ class RecurrenceBackward {
     float* const v = z_.is_delta ? v_ : e;
     widen(v, args_.v.data<T>() + ((run.begin + t) * z_.heads + n) * z_.dv + first, count);
     const ReadRows state{from, tile_columns()};
-    if (z_.is_delta) find_error(e, state, key, v, decay_[t], z_.dk);
+    if (z_.is_delta) {
+      decays(t).fade(faded_, key, z_.dk);
+      find_error(e, state, faded_, v, z_.dk);
+    }
     F32 unread[kVectors];
-    if (to) learn<false>(unread, {to, tile_columns()}, state, key, nullptr, e, gates(t), z_.dk);
+    if (to) learn<false>(unread, {to, tile_columns()}, state, key, nullptr, e, decays(t), beta_[t], z_.dk);
   }
 
   template <class T>
@@ -361,7 +413,9 @@ class RecurrenceBackward {
     const int64_t columns = tile_columns();
     const float *const key = keys_ + t * z_.row_floats(), *const query = queries_ + t * z_.row_floats();
     float *const dkey = dkeys_ + t * z_.row_floats(), *const dquery = dqueries_ + t * z_.row_floats();
-    const F32 decay = hn::Set(d, decay_[t]), beta = hn::Set(d, beta_[t]);
+    const Decays decays = this->decays(t);
+    float* const dlog_decay = dlog_decay_ + t * z_.rates;
+    const F32 beta = hn::Set(d, beta_[t]);
     F32 dy[kVectors], learnt[kVectors], e[kVectors], dlearnt[kVectors], s[kVectors], ds[kVectors];
     load_four(dy, dy_), load_four(e, error);
     F32 along = hn::Zero(d), seen = hn::Zero(d);
@@ -382,7 +436,7 @@ class RecurrenceBackward {
         dlearnt[c] = hn::MulAdd(ds[c], k, dlearnt[c]);
       }
       store_four(ds, dstate_ + i * columns);
-      dquery[i] += decay_[t] * sum_of_lanes(read) + key[i] * learnt_dy;
+      dquery[i] += decays[i] * sum_of_lanes(read) + key[i] * learnt_dy;
     }
     F32 derror[kVectors], dv[kVectors], dbeta = hn::Zero(d), forgot = hn::Zero(d);
     const F32 skip = hn::Set(d, skip_), knows = hn::Set(d, z_.is_delta ? 1.0f : 0.0f);
@@ -395,7 +449,7 @@ class RecurrenceBackward {
     store_four(dv, v_);
     for (int64_t i = 0; i < z_.dk; ++i) {
       load_four(s, old + i * columns), load_four(ds, dstate_ + i * columns);
-      const F32 k = hn::Set(d, key[i]);
+      const F32 k = hn::Set(d, key[i]), decay = hn::Set(d, decays[i]);
       F32 change = hn::Zero(d);
       for (int64_t c = 0; c < kVectors; ++c) {
         s[c] = hn::Mul(s[c], decay);
@@ -406,8 +460,9 @@ class RecurrenceBackward {
       }
       store_four(ds, dstate_ + i * columns);
       dkey[i] += sum_of_lanes(change);
+      if (z_.rates > 1) dlog_decay[i] += sum_of_lanes(std::exchange(forgot, hn::Zero(d)));
     }
-    dbeta_[t] += sum_of_lanes(dbeta), dlog_decay_[t] += sum_of_lanes(forgot);
+    dbeta_[t] += sum_of_lanes(dbeta), *dlog_decay += sum_of_lanes(forgot);
   }
 
   // The gradient of x, of which `unit` is x * inverse * scale, or x.
@@ -432,6 +487,7 @@ class RecurrenceBackward {
   int64_t tokens_ = 0;
   float *dstate_ = nullptr, *states_ = nullptr, *starts_ = nullptr, *errors_ = nullptr;
   float *dy_ = nullptr, *v_ = nullptr;  // of a tile
+  float* faded_ = nullptr;              // of a key
   float *keys_ = nullptr, *queries_ = nullptr, *dkeys_ = nullptr, *dqueries_ = nullptr;
   float *log_decay_ = nullptr, *decay_ = nullptr, *beta_ = nullptr, *dbeta_ = nullptr, *dlog_decay_ = nullptr;
   float *dskip_ = nullptr, skip_ = 0;
@@ -441,11 +497,11 @@ class RecurrenceBackward {
 void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
   int64_t longest = 0;
   for (const TokenRun& run : args.runs) longest = std::max<int64_t>(longest, run.end - run.begin);
-  constexpr int64_t kSums = RecurrenceBackward::kSums;
   const RecurrenceBackward sized(args, longest);
+  const int64_t of_head = sized.num_sums(), rates = rates_of_head(args);
   const int64_t heads = args.v.dim(1), keys = args.q.dim(1), runs = args.runs.count;
   // Of each run, so that they are added in its order: at the front of worker 0's scratch.
-  const size_t front = (size_t(runs * heads * kSums) * sizeof(float) + 63) / 64 * 64;
+  const size_t front = (size_t(runs * heads * of_head) * sizeof(float) + 63) / 64 * 64;
   auto* const sums = reinterpret_cast<float*>(stream.scratch(0, front + sized.bytes()));
   with_dtype("recurrence_backward", args.q, [&](auto element) {
     using T = decltype(element);
@@ -454,13 +510,16 @@ void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
           worker == 0 ? reinterpret_cast<std::byte*>(sums) + front : stream.scratch(worker, sized.bytes());
       RecurrenceBackward task = sized;
       for (int64_t i = begin; i < end; ++i)
-        task.run<T>(args.runs[int(i / keys)], i % keys, sums + i / keys * heads * kSums, own);
+        task.run<T>(args.runs[int(i / keys)], i % keys, sums + i / keys * heads * of_head, own);
     });
   });
-  const Tensor* const gradients[kSums] = {&args.drate, &args.dshift, &args.dskip};
-  for (int64_t i = 0; i < kSums; ++i)
-    for (int64_t n = 0; *gradients[i] && n < runs * heads; ++n)
-      gradients[i]->data<float>()[n % heads] += sums[n * kSums + i];
+  for (int64_t i = 0; i < runs * heads; ++i) {
+    const float* const of_one = sums + i * of_head;
+    const int64_t n = i % heads;
+    if (args.drate) args.drate.data<float>()[n] += of_one[0];
+    if (args.dskip) args.dskip.data<float>()[n] += of_one[1];
+    for (int64_t j = 0; args.dshift && j < rates; ++j) args.dshift.data<float>()[n * rates + j] += of_one[2 + j];
+  }
 }
 
 }  // namespace weft::cpu::HWY_NAMESPACE

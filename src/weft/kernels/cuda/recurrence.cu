@@ -32,14 +32,14 @@ __global__ void addresses_kernel(const RecurrentInputs inputs, const T* q, const
 
 template <class T>
 __global__ void gates_kernel(const RecurrentInputs inputs, const float* a, const float* b, const T* rate,
-                             const T* shift, float beta_scale, int64_t count, int heads) {
+                             const T* shift, float beta_scale, int64_t count, int heads, int rates) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
-    const int n = int(i % heads);
-    const float x = a[i] + load(shift + n);
+    const int64_t head = i / rates;  // of a token
+    const float x = a[i] + load(shift + i % (int64_t(heads) * rates));
     const float step = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
-    const float log_decay = -expf(load(rate + n)) * step;
+    const float log_decay = -expf(load(rate + head % heads)) * step;
     inputs.log_decay[i] = log_decay, inputs.decay[i] = expf(log_decay);
-    inputs.beta[i] = b ? beta_scale / (1 + expf(-b[i])) : step;
+    if (i % rates == 0) inputs.beta[head] = b ? beta_scale / (1 + expf(-b[head])) : step;
   }
 }
 
@@ -62,12 +62,13 @@ struct ForwardCall {
   RecurrentShape shape;
 };
 
-// A block to some columns of a run and all that go on from it.
-template <class T, int kRows>
+// A block to some columns of a run and all that go on from it. kByRow: each row decays by its own.
+template <class T, int kRows, bool kByRow>
 __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const ForwardCall<T> call) {
   constexpr int kPadded = kRows * kColumnLanes;
   __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
-  __shared__ float values[kTokensAhead][kBlockColumns], decays[kTokensAhead], betas[kTokensAhead];
+  __shared__ float values[kTokensAhead][kBlockColumns], betas[kTokensAhead];
+  __shared__ float decays[kTokensAhead][kByRow ? kPadded : 1];
   const RecurrentShape& z = call.shape;
   int number = int(blockIdx.x / unsigned(z.heads));
   if (goes_on(call.runs, number, call.num_runs)) return;
@@ -91,6 +92,10 @@ __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const Forward
       const bool is_element = i % kPadded < z.dk;
       keys[i / kPadded][i % kPadded] = is_element ? call.inputs.keys[at] : 0.0f;
       queries[i / kPadded][i % kPadded] = is_element ? call.inputs.queries[at] : 0.0f;
+      if constexpr (kByRow) {
+        const int64_t row = ((first + i / kPadded) * z.heads + n) * z.dk + i % kPadded;
+        decays[i / kPadded][i % kPadded] = is_element ? call.inputs.decay[row] : 0.0f;
+      }
     }
     for (int i = int(threadIdx.x); i < count * kBlockColumns; i += kBlockThreads) {
       const int64_t at = (first + i / kBlockColumns) * z.heads + n;
@@ -99,14 +104,16 @@ __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const Forward
     }
     if (int(threadIdx.x) < count) {
       const int64_t at = (first + int(threadIdx.x)) * z.heads + n;
-      decays[threadIdx.x] = call.inputs.decay[at], betas[threadIdx.x] = call.inputs.beta[at];
+      betas[threadIdx.x] = call.inputs.beta[at];
+      if constexpr (!kByRow) decays[threadIdx.x][0] = call.inputs.decay[at];
     }
     __syncthreads();
 #pragma unroll 1
     for (int t = 0; t < count; ++t) {
       const int64_t at = (first + t) * z.heads + n;
       const float v = values[t][int(threadIdx.x) / kColumnLanes];
-      state.step(z.is_delta, keys[t], lane, v, decays[t], betas[t]);
+      state.step(
+          z.is_delta, keys[t], lane, v, [&](int i) { return decays[t][kByRow ? i : 0]; }, betas[t]);
       const float y = state.project(queries[t], lane) + skip * v;
       if (is_here && lane == 0) store(call.y + at * z.dv + column, y);
     }
@@ -125,13 +132,14 @@ __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const Forward
 RecurrentInputs make_recurrent_inputs(Stream& stream, Tensor& all, const RecurrenceArgs& given) {
   const Tensor& q = given.q;
   const int64_t vectors = q.dim(0) * q.dim(1), elements = q.numel(), gates = given.a.numel();
-  all = stream.allocator().empty(DType::f32, {2 * elements + 2 * vectors + 3 * gates});
+  const int64_t rates = rates_of_head(given);
+  all = stream.allocator().empty(DType::f32, {2 * elements + 2 * vectors + 2 * gates + gates / rates});
   auto* at = device_data<float>(all);
   const auto take = [&](int64_t count) { return std::exchange(at, at + count); };
   RecurrentInputs inputs{};
   inputs.keys = take(elements), inputs.queries = take(elements);
   inputs.inverse_k = take(vectors), inputs.inverse_q = take(vectors);
-  inputs.log_decay = take(gates), inputs.decay = take(gates), inputs.beta = take(gates);
+  inputs.log_decay = take(gates), inputs.decay = take(gates), inputs.beta = take(gates / rates);
   with_float("recurrence", q, [&]<class T>() {
     constexpr int64_t kWarps = 8;  // of a block
     launch(stream, addresses_kernel<T>,
@@ -139,7 +147,7 @@ RecurrentInputs make_recurrent_inputs(Stream& stream, Tensor& all, const Recurre
            device_data<T>(q), device_data<T>(given.k), vectors, int(q.dim(2)), given.rule == StateRule::delta);
     launch(stream, gates_kernel<T>, over_elements(gates), inputs, device_data<float>(given.a),
            device_data<float>(given.b), device_data<T>(given.rate), device_data<T>(given.shift), given.beta_scale,
-           gates, int(given.a.dim(1)));
+           gates, int(given.rate.numel()), int(rates));
   });
   return inputs;
 }
@@ -160,7 +168,8 @@ void recurrence(Stream& stream, const RecurrenceArgs& args) {
                               .inputs = inputs,
                               .shape = shape};
     with_rows_of_lane(shape.dk, [&]<int kRows>() {
-      launch(stream, recurrence_kernel<T, kRows>,
+      const auto kernel = shape.rates > 1 ? recurrence_kernel<T, kRows, true> : recurrence_kernel<T, kRows, false>;
+      launch(stream, kernel,
              {.blocks_x = unsigned(args.runs.count) * unsigned(shape.heads),
               .blocks_y = unsigned(ceil_div(shape.dv, kBlockColumns)),
               .threads = kBlockThreads},

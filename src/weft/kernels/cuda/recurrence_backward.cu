@@ -11,7 +11,9 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kMostColumns = 128, kMostThreads = kMostColumns * kColumnLanes;
+// Of a block; with many rows fewer, for registers and shared memory are few.
+template <int kRows>
+constexpr int kMostThreads = (kRows > 32 ? 64 : 128) * kColumnLanes;
 constexpr int64_t kMostStateBytes = int64_t(512) << 20;  // of the blocks that run together
 
 template <class T>
@@ -19,7 +21,7 @@ struct BackwardCall {
   T* dv;
   const T *dy, *v, *skip;
   float *dqueries, *dkeys;            // [T, N, Dk]: of what the rule reads
-  float *dbeta, *dlog_decay, *dskip;  // [T, N]; dskip of each token
+  float *dbeta, *dlog_decay, *dskip;  // [T, N], dlog_decay like a; dskip of each token
   const TokenRun* runs;
   RecurrentInputs inputs;
   RecurrentShape shape;
@@ -34,9 +36,10 @@ template <class T, int kRows>
 class BackwardBlock {
  public:
   struct Shared {
-    float key[kRows * kColumnLanes], query[kRows * kColumnLanes];
-    // Of each warp's columns, summed.
-    float dquery[kMostThreads / kWarp][kRows * kColumnLanes], dkey[kMostThreads / kWarp][kRows * kColumnLanes];
+    static constexpr int kPadded = kRows * kColumnLanes, kWarps = kMostThreads<kRows> / kWarp;
+    float key[kPadded], query[kPadded], decay[kPadded];
+    // Of each warp's columns, summed; forgot where each row decays by its own.
+    float dquery[kWarps][kPadded], dkey[kWarps][kPadded], forgot[kWarps][kPadded];
   };
 
   __device__ BackwardBlock(const BackwardCall<T>& call, Shared& shared)
@@ -93,9 +96,11 @@ class BackwardBlock {
   __device__ void share_addresses(int64_t t) {
     __syncthreads();
     const int64_t at = call_.shape.key_at(t, n_);
+    const float* const decays = call_.inputs.decay + gate_at(t) * call_.shape.rates;
     for (int i = int(threadIdx.x); i < kRows * kColumnLanes; i += int(blockDim.x)) {
       shared_.key[i] = i < call_.shape.dk ? call_.inputs.keys[at + i] : 0.0f;
       shared_.query[i] = i < call_.shape.dk ? call_.inputs.queries[at + i] : 0.0f;
+      shared_.decay[i] = call_.shape.rates == 1 ? decays[0] : i < call_.shape.dk ? decays[i] : 0.0f;
     }
     __syncthreads();
   }
@@ -104,7 +109,8 @@ class BackwardBlock {
     share_addresses(t);
     const int64_t at = gate_at(t);
     const float v = is_here_ ? load(call_.v + at * call_.shape.dv + column_) : 0.0f;
-    return state.step(call_.shape.is_delta, shared_.key, lane_, v, call_.inputs.decay[at], call_.inputs.beta[at]);
+    return state.step(
+        call_.shape.is_delta, shared_.key, lane_, v, [&](int i) { return shared_.decay[i]; }, call_.inputs.beta[at]);
   }
 
   // The sum over the columns of this warp, in the lanes of its first column.
@@ -117,9 +123,9 @@ class BackwardBlock {
   __device__ void back(StateColumn<kRows>& gradient, const StateColumn<kRows>& old, float error, int64_t t) {
     share_addresses(t);
     const int64_t at = gate_at(t), out = at * call_.shape.dv + column_;
-    const float decay = call_.inputs.decay[at], beta = call_.inputs.beta[at], learnt = beta * error;
+    const float beta = call_.inputs.beta[at], learnt = beta * error;
     const float dy = is_here_ ? load(call_.dy + out) : 0.0f;
-    const bool is_first_column = int(threadIdx.x) % kWarp < kColumnLanes;
+    const bool is_first_column = int(threadIdx.x) % kWarp<kColumnLanes, is_by_row = call_.shape.rates> 1;
     float dlearnt = 0;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -135,11 +141,16 @@ class BackwardBlock {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int i = r * kColumnLanes + lane_;
-      const float decayed = decay * old.s[r];
+      const float decay = shared_.decay[i], decayed = decay * old.s[r];
       const float change = over_columns(gradient.s[r] * learnt - decayed * known);
       if (is_first_column) shared_.dkey[warp_][i] = change;
       const float before = gradient.s[r] - shared_.key[i] * known;
-      forgot += before * decayed;
+      if (is_by_row) {
+        const float of_row = over_columns(before * decayed);
+        if (is_first_column) shared_.forgot[warp_][i] = of_row;
+      } else {
+        forgot += before * decayed;
+      }
       gradient.s[r] = decay * before;
     }
     const float skip = call_.shape.is_delta ? 0.0f : load(call_.skip + n_);
@@ -150,18 +161,24 @@ class BackwardBlock {
     const float dskip = call_.shape.is_delta ? 0.0f : block_sum(counts ? error * dy : 0.0f);  // whose error is v
     forgot = block_sum(forgot);  // ends with a barrier: the warps' sums are there
     if (threadIdx.x == 0) {
-      call_.dbeta[at] = dbeta + (is_first_ ? 0 : call_.dbeta[at]);
-      call_.dlog_decay[at] = forgot + (is_first_ ? 0 : call_.dlog_decay[at]);
-      if (!call_.shape.is_delta) call_.dskip[at] = dskip + (is_first_ ? 0 : call_.dskip[at]);
+      give(call_.dbeta + at, dbeta);
+      if (!is_by_row) give(call_.dlog_decay + at, forgot);
+      if (!call_.shape.is_delta) give(call_.dskip + at, dskip);
     }
     for (int i = int(threadIdx.x); i < call_.shape.dk; i += int(blockDim.x)) {
-      float read = 0, change = 0;
-      for (int w = 0; w < int(blockDim.x) / kWarp; ++w) read += shared_.dquery[w][i], change += shared_.dkey[w][i];
-      float *const dquery = call_.dqueries + at * call_.shape.dk + i, *const dkey =
-                                                                          call_.dkeys + at * call_.shape.dk + i;
-      *dquery = decay * read + shared_.key[i] * learnt_dy + (is_first_ ? 0 : *dquery);
-      *dkey = change + (is_first_ ? 0 : *dkey);
+      const int64_t row = at * call_.shape.dk + i;
+      give(call_.dqueries + row, shared_.decay[i] * over_warps(shared_.dquery, i) + shared_.key[i] * learnt_dy);
+      give(call_.dkeys + row, over_warps(shared_.dkey, i));
+      if (is_by_row) give(call_.dlog_decay + row, over_warps(shared_.forgot, i));
     }
+  }
+
+  // The block's first columns set, the others add.
+  __device__ void give(float* to, float x) const { *to = x + (is_first_ ? 0 : *to); }
+  __device__ static float over_warps(const float (&sums)[Shared::kWarps][Shared::kPadded], int i) {
+    float sum = 0;
+    for (int w = 0; w < int(blockDim.x) / kWarp; ++w) sum += sums[w][i];
+    return sum;
   }
 
   const BackwardCall<T>& call_;
@@ -174,7 +191,7 @@ class BackwardBlock {
 };
 
 template <class T, int kRows>
-__global__ void __launch_bounds__(kMostThreads) recurrence_backward_kernel(const BackwardCall<T> call) {
+__global__ void __launch_bounds__(kMostThreads<kRows>) recurrence_backward_kernel(const BackwardCall<T> call) {
   __shared__ typename BackwardBlock<T, kRows>::Shared shared;
   BackwardBlock<T, kRows> block(call, shared);
   for (int first = 0; first < call.shape.dv; first += int(blockDim.x) / kColumnLanes) block.run(first);
@@ -210,34 +227,39 @@ __global__ void address_gradients_kernel(T* dq, T* dk, const float* dqueries, co
 template <class T>
 __global__ void gate_gradients_kernel(float* da, float* db, const float* dbeta, const float* dlog_decay,
                                       const float* a, const T* rate, const T* shift, const RecurrentInputs inputs,
-                                      float beta_scale, int64_t count, int heads) {
+                                      float beta_scale, int64_t count, int heads, int rates) {
   for (int64_t i = first_element(); i < count; i += element_stride()) {
-    const int n = int(i % heads);
-    const float x = a[i] + load(shift + n), beta = inputs.beta[i];
-    const float dstep = (db ? 0 : dbeta[i]) - dlog_decay[i] * expf(load(rate + n));
+    const int64_t head = i / rates;  // of a token
+    const float x = a[i] + load(shift + i % (int64_t(heads) * rates)), beta = inputs.beta[head];
+    const float dstep = (db ? 0 : dbeta[head]) - dlog_decay[i] * expf(load(rate + head % heads));
     da[i] = dstep / (1 + expf(-x));
-    if (db) db[i] = dbeta[i] * beta * (1 - beta / beta_scale);
+    if (db && i % rates == 0) db[head] = dbeta[head] * beta * (1 - beta / beta_scale);
   }
 }
 
 struct RateTerms {
   const float *dlog_decay, *log_decay;
-  int64_t cols;
+  int64_t cols;  // heads
+  int rates;
 
   template <int N>
   __device__ __forceinline__ void at(float (&term)[N], int64_t row, int64_t col) const {
-    for (int i = 0; i < N; ++i) term[i] = dlog_decay[row * cols + col + i] * log_decay[row * cols + col + i];
+    for (int i = 0; i < N; ++i) {
+      const int64_t first = (row * cols + col + i) * rates;
+      term[i] = 0;
+      for (int64_t j = first; j < first + rates; ++j) term[i] += dlog_decay[j] * log_decay[j];
+    }
   }
 };
 
 template <class T>
 void go_back(Stream& stream, BackwardCall<T> call, int64_t runs, int64_t longest) {
   const RecurrentShape& z = call.shape;
-  const auto threads =
-      unsigned(std::min<int64_t>(round_up(int64_t(z.dv) * kColumnLanes, int64_t(kWarp)), kMostThreads));
   call.span = int(std::max<int64_t>(16, int64_t(std::ceil(std::sqrt(double(longest))))));
   call.spans = ceil_div(longest, int64_t(call.span));
   with_rows_of_lane(z.dk, [&]<int kRows>() {
+    const auto threads =
+        unsigned(std::min<int64_t>(round_up(int64_t(z.dv) * kColumnLanes, int64_t(kWarp)), kMostThreads<kRows>));
     call.floats_of_block = ((call.spans + call.span) * kRows + call.span) * int64_t(threads);
     const int64_t tasks = runs * z.heads, bytes = call.floats_of_block * int64_t(sizeof(float));
     const int64_t together = std::min(tasks, std::max<int64_t>(1, kMostStateBytes / bytes));
@@ -269,12 +291,11 @@ void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
                                                         .beta_scale = args.beta_scale,
                                                         .rate = args.rate,
                                                         .shift = args.shift});
-  const int64_t gates = args.a.numel(), unit_floats = z.tokens * z.heads * z.dk;
+  const int64_t gates = args.a.numel(), heads = z.tokens * z.heads, unit_floats = heads * z.dk;
   const Tensor dunits = stream.allocator().empty(DType::f32, {2 * unit_floats});
-  const Tensor dgates = stream.allocator().empty(DType::f32, {3, z.tokens, z.heads});
+  const Tensor dgates = stream.allocator().empty(DType::f32, {gates + 2 * heads});
   auto *const dqueries = device_data<float>(dunits), *const dkeys = dqueries + unit_floats;
-  auto *const dbeta = device_data<float>(dgates), *const dlog_decay = dbeta + gates,
-              *const dskip = dlog_decay + gates;
+  auto *const dbeta = device_data<float>(dgates), *const dskip = dbeta + heads, *const dlog_decay = dskip + heads;
   with_float("recurrence_backward", args.q, [&]<class T>() {
     go_back<T>(stream,
                {.dv = device_data<T>(args.dv),
@@ -296,13 +317,13 @@ void recurrence_backward(Stream& stream, const RecurrenceBackwardArgs& args) {
            device_data<T>(args.dq), device_data<T>(args.dk), dqueries, dkeys, inputs, z);
     launch(stream, gate_gradients_kernel<T>, over_elements(gates), device_data<float>(args.da),
            device_data<float>(args.db), dbeta, dlog_decay, device_data<float>(args.a), device_data<T>(args.rate),
-           device_data<T>(args.shift), inputs, args.beta_scale, gates, z.heads);
+           device_data<T>(args.shift), inputs, args.beta_scale, gates, z.heads, z.rates);
   });
   if (!args.drate) return;
-  sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, inputs.log_decay, z.heads}, z.tokens,
-                 z.heads, true);
-  sum_columns<1>(stream, device_data<float>(args.dshift), ElementTerms<float>{device_data<float>(args.da), z.heads},
+  sum_columns<1>(stream, device_data<float>(args.drate), RateTerms{dlog_decay, inputs.log_decay, z.heads, z.rates},
                  z.tokens, z.heads, true);
+  sum_columns<1>(stream, device_data<float>(args.dshift),
+                 ElementTerms<float>{device_data<float>(args.da), args.da.dim(1)}, z.tokens, args.da.dim(1), true);
   if (args.dskip)
     sum_columns<1>(stream, device_data<float>(args.dskip), ElementTerms<float>{dskip, z.heads}, z.tokens, z.heads,
                    true);

@@ -8,7 +8,7 @@ namespace weft::cuda {
 constexpr int kColumnLanes = 4;
 
 // What is made once of a call's inputs. Keys and queries are [T, K, Dk], as the rule reads them; the inverse lengths
-// of those that are unit vectors [T, K]; the gates [T, N]. All f32.
+// of those that are unit vectors [T, K]; decays and their logarithms like a; beta [T, N]. All f32.
 struct RecurrentInputs {
   float *keys, *queries, *inverse_k, *inverse_q, *log_decay, *decay, *beta;
 };
@@ -16,7 +16,7 @@ struct RecurrentInputs {
 struct RecurrentShape {
   bool is_delta;
   int64_t tokens;
-  int keys, heads, dk, dv;
+  int keys, heads, dk, dv, rates;  // rates: of a head, one to all rows or to each
   __device__ int64_t key_at(int64_t t, int n) const { return (t * keys + n / (heads / keys)) * dk; }
 };
 
@@ -36,11 +36,14 @@ struct StateColumn {
     for (int r = 0; r < kRows; ++r) sum += s[r] * x[r * kColumnLanes + lane];
     return lanes_reduce<kColumnLanes, Plus>(sum);
   }
-  // Returns v, less decay s^T key by the delta rule, of which the state then learns.
-  __device__ __forceinline__ float step(bool is_delta, const float* key, int lane, float v, float decay, float beta) {
-    const float error = is_delta ? v - decay * project(key, lane) : v, learnt = beta * error;
+  // decay: of row i. Returns v, less what the decayed state knew of it by the delta rule, of which it then learns.
+  template <class Decay>
+  __device__ __forceinline__ float step(bool is_delta, const float* key, int lane, float v, Decay decay, float beta) {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) s[r] = decay * s[r] + key[r * kColumnLanes + lane] * learnt;
+    for (int r = 0; r < kRows; ++r) s[r] *= decay(r * kColumnLanes + lane);
+    const float error = is_delta ? v - project(key, lane) : v, learnt = beta * error;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) s[r] += key[r * kColumnLanes + lane] * learnt;
     return error;
   }
 };
@@ -55,7 +58,8 @@ RecurrentShape recurrent_shape(const Args& args) {
           .keys = int(args.q.dim(1)),
           .heads = int(args.v.dim(1)),
           .dk = int(args.q.dim(2)),
-          .dv = int(args.v.dim(2))};
+          .dv = int(args.v.dim(2)),
+          .rates = int(rates_of_head(args))};
 }
 
 // work.operator()<kRows>() with rows of a lane that are enough for dk.

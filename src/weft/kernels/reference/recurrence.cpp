@@ -46,7 +46,7 @@ struct Address {
 struct States {
   StateRule rule;
   double beta_scale;
-  size_t tokens, keys, heads, dk, dv;
+  size_t tokens, keys, heads, dk, dv, rates;
   std::vector<double> q, k, v, a, b, rate, shift, skip;
 
   template <class Args>
@@ -58,6 +58,7 @@ struct States {
         heads(size_t(args.v.dim(1))),
         dk(size_t(args.q.dim(2))),
         dv(size_t(args.v.dim(2))),
+        rates(size_t(rates_of_head(args))),
         q(load(args.q)),
         k(load(args.k)),
         v(load(args.v)),
@@ -70,25 +71,34 @@ struct States {
   bool is_delta() const { return rule == StateRule::delta; }
   struct Token {
     Address q, k;
-    double log_decay, decay, beta;      // beta: of the delta rule, or the step
-    std::vector<double> error, learnt;  // v, less S^T k' by the delta rule, and beta times it: [dv]
+    std::vector<double> log_decay, decay;  // [rates]
+    double beta;                           // of the delta rule, or the step
+    std::vector<double> error, learnt;     // v, less S^T k' by the delta rule, and beta times it: [dv]
   };
+  // Which of a head's rates row i of a state has.
+  size_t rate_of(size_t i) const { return rates > 1 ? i : 0; }
   size_t key_at(size_t t, size_t n) const { return (t * keys + n / (heads / keys)) * dk; }
   double query_scale() const { return is_delta() ? 1 / std::sqrt(double(dk)) : 1; }
 
   // Head n of token t; state is decayed and then learns.
   Token step(std::vector<double>& state, size_t t, size_t n) const {
-    const double x = a[t * heads + n] + shift[n];
-    const double softplus = std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-    const double log_decay = -std::exp(rate[n]) * softplus;
+    double softplus = 0;
+    std::vector<double> log_decay, decay;
+    for (size_t i = 0; i < rates; ++i) {
+      const double x = a[(t * heads + n) * rates + i] + shift[n * rates + i];
+      softplus = std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+      log_decay.push_back(-std::exp(rate[n]) * softplus);
+      decay.push_back(std::exp(log_decay.back()));
+    }
     Token token{.q = Address(rule, q, key_at(t, n), dk),
                 .k = Address(rule, k, key_at(t, n), dk),
                 .log_decay = log_decay,
-                .decay = std::exp(log_decay),
+                .decay = decay,
                 .beta = is_delta() ? beta_scale * sigmoid(b[t * heads + n]) : softplus,
                 .error = std::vector<double>(dv),
                 .learnt = std::vector<double>(dv)};
-    for (double& s : state) s *= token.decay;
+    for (size_t i = 0; i < dk; ++i)
+      for (size_t j = 0; j < dv; ++j) state[i * dv + j] *= decay[rate_of(i)];
     for (size_t j = 0; j < dv; ++j) {
       double known = 0;
       for (size_t i = 0; is_delta() && i < dk; ++i) known += state[i * dv + j] * token.k.values[i];
@@ -195,7 +205,7 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
   const double scale = call.query_scale();
   const std::vector<double> dy = load(args.dy);
   std::vector<double> dq(call.q.size()), dk_all(dq.size()), dv_all(call.v.size()), da(call.a.size()),
-      db(call.a.size()), drate(heads), dshift(heads), dskip(heads);
+      db(call.b.size()), drate(heads), dshift(call.shift.size()), dskip(heads);
   for (const TokenRun& run : args.runs)
     for (size_t n = 0; n < heads; ++n) {
       std::vector<double> state(dk * dv);
@@ -213,13 +223,14 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
         std::vector<double> dq_head(dk), dk_head(dk), dlearnt(dv), derror(dv);
         for (size_t i = 0; i < dk; ++i)
           for (size_t j = 0; j < dv; ++j) {
-            const double now = token.decay * old[i * dv + j] + token.k.values[i] * token.learnt[j];
+            const double now = token.decay[call.rate_of(i)] * old[i * dv + j] + token.k.values[i] * token.learnt[j];
             dq_head[i] += scale * now * out[j];
             dstate[i * dv + j] += scale * token.q.values[i] * out[j];
             dk_head[i] += dstate[i * dv + j] * token.learnt[j];
             dlearnt[j] += dstate[i * dv + j] * token.k.values[i];
           }
-        double dbeta = 0, dlog_decay = 0;
+        double dbeta = 0;
+        std::vector<double> dlog_decay(call.rates);
         for (size_t j = 0; j < dv; ++j) {
           dbeta += dlearnt[j] * token.error[j];
           derror[j] = token.beta * dlearnt[j];
@@ -228,21 +239,24 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
         }
         for (size_t i = 0; i < dk; ++i)
           for (size_t j = 0; j < dv; ++j) {
-            const double decayed = token.decay * old[i * dv + j];
+            const double decayed = token.decay[call.rate_of(i)] * old[i * dv + j];
             if (call.is_delta()) {
               dk_head[i] -= decayed * derror[j];
               dstate[i * dv + j] -= token.k.values[i] * derror[j];
             }
-            dlog_decay += dstate[i * dv + j] * decayed;
-            dstate[i * dv + j] *= token.decay;
+            dlog_decay[call.rate_of(i)] += dstate[i * dv + j] * decayed;
+            dstate[i * dv + j] *= token.decay[call.rate_of(i)];
           }
         token.q.add_gradient(dq, call.key_at(t, n), dq_head);
         token.k.add_gradient(dk_all, call.key_at(t, n), dk_head);
-        db[t * heads + n] = dbeta * token.beta * (1 - token.beta / call.beta_scale);
-        const double dstep = (call.is_delta() ? 0 : dbeta) - dlog_decay * std::exp(call.rate[n]);
-        da[t * heads + n] = dstep * sigmoid(call.a[t * heads + n] + call.shift[n]);
-        drate[n] += dlog_decay * token.log_decay;
-        dshift[n] += da[t * heads + n];
+        if (call.is_delta()) db[t * heads + n] = dbeta * token.beta * (1 - token.beta / call.beta_scale);
+        for (size_t i = 0; i < call.rates; ++i) {
+          const size_t at = (t * heads + n) * call.rates + i, row = n * call.rates + i;
+          const double dstep = (call.is_delta() ? 0 : dbeta) - dlog_decay[i] * std::exp(call.rate[n]);
+          da[at] = dstep * sigmoid(call.a[at] + call.shift[row]);
+          drate[n] += dlog_decay[i] * token.log_decay[i];
+          dshift[row] += da[at];
+        }
       }
     }
   store(args.dq, dq), store(args.dk, dk_all), store(args.dv, dv_all), store(args.da, da);
