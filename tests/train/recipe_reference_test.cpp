@@ -32,6 +32,7 @@ const char* const kBeside[] = {
     "[model]\nshared_kv_layers = 1\n",
     "[model]\nattention_every = 4\n",
     "[model]\nattention_every = 4\nattention_layers = [1]\n",
+    "[model]\nattention_every = 4\nstate_rule = \"mamba2\"\nstate_input_scales = [1.0, 1.0, 1.0, 1.0, 2.0]\n",
     "[model]\nblock = \"single\"\n",
     "[model]\nblock = \"single\"\nmlp_layers = [1]\n",
     "[model]\nmtp_layers = 1\n",

@@ -85,6 +85,21 @@ ModelConfig falcon_h1() {
   return c;
 }
 
+ModelConfig falcon_h1_0_5b() {
+  ModelConfig c = falcon_h1();
+  c.layers = 36, c.hidden = 1024, c.heads = 8, c.kv_heads = 2, c.head_dim = 64, c.ffn = 2048, c.vocab = 32784;
+  c.context = 16384, c.rope_theta = 1e11;
+  c.state_heads = 24, c.state_key_dim = 128, c.state_value_dim = 64;
+  // Of the input of Mamba-2, and of keys.
+  constexpr double kInputs = 1.25, kKeys = 0.39062499999999994;
+  for (const double x : {0.3535533905932738, 0.25, 0.3535533905932738, 0.5, 0.3535533905932738})
+    c.state_input_scales.push_back(kInputs * x);
+  c.embedding_scale = 5.656854249492381f, c.logit_scale = 0.0390625f;
+  c.attention_scale = float(kKeys / 8), c.attention_out_scale = 0.9375f;
+  c.state_out_scale = 0.23570226039551587f, c.mlp_gate_scale = 0.8838834764831844f, c.mlp_out_scale = 0.5859375f;
+  return c;
+}
+
 // OLMo Hybrid: three of four layers are of the gated delta rule, with norms before their parts; the others attend and
 // know no positions.
 ModelConfig olmo_hybrid() {
@@ -128,7 +143,7 @@ const std::vector<Family>& hybrid_families() {
   static const std::vector<Family> families{
       {granite(), {}},
       {bamba(), {}},
-      {falcon_h1(), {}},
+      {falcon_h1(), {{"falcon-h1-0.5b", falcon_h1_0_5b()}}},
       {olmo_hybrid(), {}},
       {nemotron_h(),
        {{"nemotron-nano-9b-v2", nemotron_nano_9b_v2()},
