@@ -55,13 +55,15 @@ struct Decays {
   int64_t step;
 
   float operator[](int64_t i) const { return values[i * step]; }
-  // Key times them, [Dk].
-  HWY_INLINE void fade(float* faded, const float* key, int64_t dk) const {
+  float factor() const { return step == 0 ? *values : 1.0f; }
+  // What, times factor(), projects a state that has not yet decayed: key, or where rows differ key times them, [Dk].
+  HWY_INLINE const float* faded(float* room, const float* key, int64_t dk) const {
+    if (step == 0) return key;
     const F32Tag d;
     for_each_vector(dk, [&](int64_t i, auto part) HWY_ATTR {
-      const F32 decay = step == 0 ? hn::Set(d, *values) : load(d, values + i, part);
-      store(hn::Mul(load(d, key + i, part), decay), d, faded + i, part);
+      store(hn::Mul(load(d, key + i, part), load(d, values + i, part)), d, room + i, part);
     });
+    return room;
   }
 };
 
@@ -114,16 +116,17 @@ struct Rule {
     const F32Tag d;
     const float* const a = args.a.template data<float>() + at * rates;
     const T* const shift = args.shift.template data<T>() + n * rates;
-    float* const steps = decay;
+    const float rate = -std::exp(float(args.rate.template data<T>()[n]));
+    const float beta = is_delta ? args.beta_scale / (1 + std::exp(-args.b.template data<float>()[at])) : 0;
+    if (rates == 1) {
+      const float x = *a + float(*shift), step = std::max(x, 0.0f) + std::log1p(std::exp(-std::abs(x)));
+      *log_decay = rate * step, *decay = std::exp(*log_decay);
+      return is_delta ? beta : step;
+    }
     for_each_vector(rates, [&](int64_t i, auto part) HWY_ATTR {
-      const F32 x = hn::Add(load(d, a + i, part), load(d, shift + i, part));
-      store(softplus(x), d, steps + i, part);
-    });
-    const float beta = is_delta ? args.beta_scale / (1 + std::exp(-args.b.template data<float>()[at])) : *steps;
-    const F32 rate = hn::Set(d, -std::exp(float(args.rate.template data<T>()[n])));
-    for_each_vector(rates, [&](int64_t i, auto part) HWY_ATTR {
-      const F32 x = hn::Mul(load(d, steps + i, part), rate);
-      store(x, d, log_decay + i, part), store(exp_nonpositive(d, x), d, decay + i, part);
+      const F32 step = softplus(hn::Add(load(d, a + i, part), load(d, shift + i, part)));
+      const F32 logarithm = hn::Mul(step, hn::Set(d, rate));
+      store(logarithm, d, log_decay + i, part), store(exp_nonpositive(d, logarithm), d, decay + i, part);
     });
     return beta;
   }
@@ -155,17 +158,19 @@ HWY_INLINE void sum_over_rows(F32 (&sums)[kVectors], int64_t dk, Add&& add) {
   for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::Add(sums[c], odd[c]);
 }
 
-// error = v - state^T key, which is faded where the state has not yet decayed.
-HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const float* v, int64_t dk) {
+// error = v - (decayed state)^T key. room: [Dk].
+HWY_INLINE void find_error(float* error, ReadRows state, const float* key, const float* v, Decays decays, float* room,
+                           int64_t dk) {
+  const float* const faded = decays.faded(room, key, dk);
   const F32Tag d;
   F32 known[kVectors], values[kVectors];
   sum_over_rows(known, dk, [&](int64_t i, F32(&sums)[kVectors]) HWY_ATTR {
     F32 s[kVectors];
     load_four(s, state[i]);
-    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, key[i]), sums[c]);
+    for (int64_t c = 0; c < kVectors; ++c) sums[c] = hn::MulAdd(s[c], hn::Set(d, faded[i]), sums[c]);
   });
   load_four(values, v);
-  for (int64_t c = 0; c < kVectors; ++c) values[c] = hn::Sub(values[c], known[c]);
+  for (int64_t c = 0; c < kVectors; ++c) values[c] = hn::NegMulAdd(known[c], hn::Set(d, decays.factor()), values[c]);
   store_four(values, error);
 }
 
@@ -223,10 +228,7 @@ void run_tile(const Rule<RecurrenceArgs>& z, int first_run, int64_t n, int64_t t
     const float beta = z.template open_gates<T>(log_decay, decay, head, n);
     const Decays decays = z.decays(decay);
     widen(v, args.v.data<T>() + head * z.dv + first, count);
-    if (z.is_delta) {
-      decays.fade(faded, key, z.dk);
-      find_error(error, before, faded, v, z.dk);
-    }
+    if (z.is_delta) find_error(error, before, key, v, decays, faded, z.dk);
     F32 read[kVectors], values[kVectors];
     load_four(values, v);
     learn<true>(read, state, before, key, query, z.is_delta ? error : v, decays, beta, z.dk);
@@ -373,10 +375,7 @@ class RecurrenceBackward {
     float* const v = z_.is_delta ? v_ : e;
     widen(v, args_.v.data<T>() + ((run.begin + t) * z_.heads + n) * z_.dv + first, count);
     const ReadRows state{from, tile_columns()};
-    if (z_.is_delta) {
-      decays(t).fade(faded_, key, z_.dk);
-      find_error(e, state, faded_, v, z_.dk);
-    }
+    if (z_.is_delta) find_error(e, state, key, v, decays(t), faded_, z_.dk);
     F32 unread[kVectors];
     if (to) learn<false>(unread, {to, tile_columns()}, state, key, nullptr, e, decays(t), beta_[t], z_.dk);
   }

@@ -65,10 +65,10 @@ struct ForwardCall {
 // A block to some columns of a run and all that go on from it. kByRow: each row decays by its own.
 template <class T, int kRows, bool kByRow>
 __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const ForwardCall<T> call) {
-  constexpr int kPadded = kRows * kColumnLanes;
+  constexpr int kPadded = kRows * kColumnLanes, kRates = kByRow ? kPadded : 1;
   __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
   __shared__ float values[kTokensAhead][kBlockColumns], betas[kTokensAhead];
-  __shared__ float decays[kTokensAhead][kByRow ? kPadded : 1];
+  __shared__ float decays[kTokensAhead][kRates];
   const RecurrentShape& z = call.shape;
   int number = int(blockIdx.x / unsigned(z.heads));
   if (goes_on(call.runs, number, call.num_runs)) return;
@@ -92,21 +92,17 @@ __global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const Forward
       const bool is_element = i % kPadded < z.dk;
       keys[i / kPadded][i % kPadded] = is_element ? call.inputs.keys[at] : 0.0f;
       queries[i / kPadded][i % kPadded] = is_element ? call.inputs.queries[at] : 0.0f;
-      if constexpr (kByRow) {
-        const int64_t row = ((first + i / kPadded) * z.heads + n) * z.dk + i % kPadded;
-        decays[i / kPadded][i % kPadded] = is_element ? call.inputs.decay[row] : 0.0f;
-      }
+    }
+    for (int i = int(threadIdx.x); i < count * kRates; i += kBlockThreads) {
+      const int64_t at = ((first + i / kRates) * z.heads + n) * z.rates + i % kRates;
+      decays[i / kRates][i % kRates] = i % kRates < z.rates ? call.inputs.decay[at] : 0.0f;
     }
     for (int i = int(threadIdx.x); i < count * kBlockColumns; i += kBlockThreads) {
       const int64_t at = (first + i / kBlockColumns) * z.heads + n;
       const int c = int(blockIdx.y) * kBlockColumns + i % kBlockColumns;
       values[i / kBlockColumns][i % kBlockColumns] = c < z.dv ? load(call.v + at * z.dv + c) : 0.0f;
     }
-    if (int(threadIdx.x) < count) {
-      const int64_t at = (first + int(threadIdx.x)) * z.heads + n;
-      betas[threadIdx.x] = call.inputs.beta[at];
-      if constexpr (!kByRow) decays[threadIdx.x][0] = call.inputs.decay[at];
-    }
+    if (int(threadIdx.x) < count) betas[threadIdx.x] = call.inputs.beta[(first + int(threadIdx.x)) * z.heads + n];
     __syncthreads();
 #pragma unroll 1
     for (int t = 0; t < count; ++t) {

@@ -80,6 +80,22 @@ struct States {
   size_t key_at(size_t t, size_t n) const { return (t * keys + n / (heads / keys)) * dk; }
   double query_scale() const { return is_delta() ? 1 / std::sqrt(double(dk)) : 1; }
 
+  struct GateGradients {
+    std::vector<double> da, db, drate, dshift;
+  };
+  // To what the gates of head n of token t are made of.
+  void add_gates(GateGradients& to, const Token& token, size_t t, size_t n, const std::vector<double>& dlog_decay,
+                 double dbeta) const {
+    if (is_delta()) to.db[t * heads + n] = dbeta * token.beta * (1 - token.beta / beta_scale);
+    for (size_t i = 0; i < rates; ++i) {
+      const size_t at = (t * heads + n) * rates + i, row = n * rates + i;
+      const double dstep = (is_delta() ? 0 : dbeta) - dlog_decay[i] * std::exp(rate[n]);
+      to.da[at] = dstep * sigmoid(a[at] + shift[row]);
+      to.drate[n] += dlog_decay[i] * token.log_decay[i];
+      to.dshift[row] += to.da[at];
+    }
+  }
+
   // Head n of token t; state is decayed and then learns.
   Token step(std::vector<double>& state, size_t t, size_t n) const {
     double softplus = 0;
@@ -204,8 +220,11 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
   const size_t heads = call.heads, dk = call.dk, dv = call.dv;
   const double scale = call.query_scale();
   const std::vector<double> dy = load(args.dy);
-  std::vector<double> dq(call.q.size()), dk_all(dq.size()), dv_all(call.v.size()), da(call.a.size()),
-      db(call.b.size()), drate(heads), dshift(call.shift.size()), dskip(heads);
+  std::vector<double> dq(call.q.size()), dk_all(dq.size()), dv_all(call.v.size()), dskip(heads);
+  States::GateGradients gates{.da = std::vector<double>(call.a.size()),
+                              .db = std::vector<double>(call.b.size()),
+                              .drate = std::vector<double>(heads),
+                              .dshift = std::vector<double>(call.shift.size())};
   for (const TokenRun& run : args.runs)
     for (size_t n = 0; n < heads; ++n) {
       std::vector<double> state(dk * dv);
@@ -249,19 +268,13 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs& args) {
           }
         token.q.add_gradient(dq, call.key_at(t, n), dq_head);
         token.k.add_gradient(dk_all, call.key_at(t, n), dk_head);
-        if (call.is_delta()) db[t * heads + n] = dbeta * token.beta * (1 - token.beta / call.beta_scale);
-        for (size_t i = 0; i < call.rates; ++i) {
-          const size_t at = (t * heads + n) * call.rates + i, row = n * call.rates + i;
-          const double dstep = (call.is_delta() ? 0 : dbeta) - dlog_decay[i] * std::exp(call.rate[n]);
-          da[at] = dstep * sigmoid(call.a[at] + call.shift[row]);
-          drate[n] += dlog_decay[i] * token.log_decay[i];
-          dshift[row] += da[at];
-        }
+        call.add_gates(gates, token, t, n, dlog_decay, dbeta);
       }
     }
-  store(args.dq, dq), store(args.dk, dk_all), store(args.dv, dv_all), store(args.da, da);
-  if (call.is_delta()) store(args.db, db);
-  for (const auto& [to, sums] : {std::pair{args.drate, &drate}, {args.dshift, &dshift}, {args.dskip, &dskip}}) {
+  store(args.dq, dq), store(args.dk, dk_all), store(args.dv, dv_all), store(args.da, gates.da);
+  if (call.is_delta()) store(args.db, gates.db);
+  for (const auto& [to, sums] :
+       {std::pair{args.drate, &gates.drate}, {args.dshift, &gates.dshift}, {args.dskip, &dskip}}) {
     if (!to) continue;
     std::ranges::transform(*sums, load(to), sums->begin(), std::plus<>());
     store(to, *sums);
