@@ -66,6 +66,8 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
       m.attention_every = 2, m.state_conv = 3;
       m.state_heads = 4, m.state_key_heads = 2, m.state_key_dim = 3, m.state_value_dim = 2;
     }
+    if (m.state_rule == StateKind::kimi_delta && c.lora_rank == 0)
+      m.kv_heads = 3, m.kv_rank = 5, m.rotary_dim = 2, m.value_dim = 3;
     complete(m);
     return m;
   }
@@ -171,6 +173,10 @@ constexpr DecoderCase kDecoderCases[] = {
     {"qwen3_5_dropout_recompute_later", "qwen3_5", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later},
     {"qwen3_5_lora_dropout_recompute", "qwen3_5", false, false, false, 0.3f, "swiglu", 1, WeightGrads::later, 2},
     {"qwen3_next_lora", "qwen3_next", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"kimi_linear", "kimi_linear", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"kimi_linear_dropout_recompute_later", "kimi_linear", false, false, false, 0.2f, "swiglu", 1,
+     WeightGrads::later},
+    {"kimi_linear_lora", "kimi_linear", false, false, false, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"granite_hybrid", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,
      WeightGrads::later},

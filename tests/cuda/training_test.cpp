@@ -41,6 +41,7 @@ const MeshCase kTrainingCases[] = {
      .offload_parameters = OffloadTo::disk},
     {.recompute = {RecomputePolicy::What::block}, .offload_activations = OffloadTo::host},
     {.family = "qwen3_5", .shape = {.cp = 2, .tp = 2}},
+    {.family = "kimi_linear", .shape = {.cp = 2, .tp = 2}},
     {.family = "granitemoehybrid", .shape = {.cp = 2, .tp = 2}},
     {.family = "falcon_h1", .shape = {.cp = 2, .tp = 2}},
     {.family = "olmo_hybrid", .shape = {.shard = 2}},

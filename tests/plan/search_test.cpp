@@ -73,8 +73,8 @@ TEST(SearchTest, LayersThatStandOnOneStageAreNotCut) {
 // No layer is the mean one, so that every kind must be counted.
 TEST(RoughPlannerTest, KnowsEveryKindOfLayer) {
   const Cluster cluster = parse_cluster("8xh100-sxm");
-  for (const char* name :
-       {"nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b", "lfm2-8b-a1b", "gemma-4-26b-a4b", "gemma-4-e4b"})
+  for (const char* name : {"nemotron-3-nano-30b-a3b", "nemotron-3-super-120b-a12b", "lfm2-8b-a1b",
+                           "kimi-linear-48b-a3b", "gemma-4-26b-a4b", "gemma-4-e4b"})
     for (const MeshShape& shape : {MeshShape{.shard = 8, .ep = 8}, MeshShape{.pp = 4, .shard = 2, .ep = 2},
                                    MeshShape{.pp = 2, .shard = 2, .tp = 2}, MeshShape{.shard = 4, .tp = 2}}) {
       if ((shape.ep > 1 && preset(name).experts == 0) || (shape.pp > 1 && preset(name).stands_on_one_stage()))

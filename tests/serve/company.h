@@ -93,6 +93,15 @@ inline ModelConfig narrow_values_config() {
   return m;
 }
 
+// States of which each row forgets at a rate of its own, before latent attention.
+inline ModelConfig kimi_config() {
+  ModelConfig m = small_config("kimi_linear");
+  m.attention_every = 2, m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.rotary_dim = 4, m.value_dim = 10;
+  m.state_key_dim = 8, m.state_value_dim = 6, m.init_std = 0.15f;
+  complete(m);
+  return m;
+}
+
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");

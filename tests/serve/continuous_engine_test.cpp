@@ -86,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"narrow_values_tp2", narrow_values_config(), {.tp = 2}}, OnMesh{"conv", conv_config(), {}},
         OnMesh{"conv_tp2", conv_config(), {.tp = 2}}, OnMesh{"single_pp2", single_config(), {.pp = 2}},
         OnMesh{"heads_that_differ", gemma4_config(false), {}}, OnMesh{"chunks", chunked_config(), {}},
-        OnMesh{"chunks_pp2tp2", chunked_config(32), {.pp = 2, .tp = 2}},
+        OnMesh{"chunks_pp2tp2", chunked_config(32), {.pp = 2, .tp = 2}}, OnMesh{"kimi", kimi_config(), {}},
+        OnMesh{"kimi_pp2tp2", kimi_config(), {.pp = 2, .tp = 2}},
         OnMesh{"heads_that_differ_pp2tp2", gemma4_config(false), {.pp = 2, .tp = 2}},
         OnMesh{"shared_keys", gemma4_config(true), {}}, OnMesh{"shared_keys_tp2", gemma4_config(true), {.tp = 2}},
         OnMesh{"shared_keys_cp2", gemma4_config(true), {.cp = 2}},
@@ -96,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Sequences that are preempted and come again, few at a time, with states of others where theirs were.
 class StatesCompanyTest : public testing::TestWithParam<OnMesh> {};
 INSTANTIATE_TEST_SUITE_P(Rules, StatesCompanyTest,
-                         testing::Values(OnMesh{"delta", state_config(), {}},
+                         testing::Values(OnMesh{"delta", state_config(), {}}, OnMesh{"kimi", kimi_config(), {}},
                                          OnMesh{"selective", selective_config(), {}},
                                          OnMesh{"beside", beside_config(), {}}, OnMesh{"conv", conv_config(), {}},
                                          OnMesh{"single", single_config(), {}}),

@@ -87,6 +87,8 @@ INSTANTIATE_TEST_SUITE_P(
         DraftCase{.name = "of_more_tokens", .draft = config_of(16, 50), .seed = 5},
         DraftCase{
             .name = "itself_with_states", .draft = state_config(), .least_accepted = 1, .model = state_config()},
+        DraftCase{
+            .name = "itself_with_rates_by_row", .draft = kimi_config(), .least_accepted = 1, .model = kimi_config()},
         DraftCase{.name = "another_with_states", .draft = delta_config_of(16, 8), .seed = 5, .model = state_config()},
         DraftCase{.name = "with_states_of_one_without", .draft = delta_config_of(16, 8), .seed = 5},
         DraftCase{.name = "tight_with_states",

@@ -348,6 +348,32 @@ const MeshCase kDeltaCases[] = {
     {.family = "qwen3_5", .shape = {.pp = 2, .cp = 2, .tp = 4}, .schedule = ScheduleKind::zb_h1, .accumulation = 4},
     {.family = "qwen3_5", .shape = {.pp = 2, .shard = 2}, .accumulation = 2, .precision = Precision::bf16}};
 
+// The delta rule with a rate to each row of a state, between layers of latent attention that turns nothing.
+const LoraConfig kKimiLora{.rank = 3,
+                           .alpha = 24,
+                           .dropout = 0.2f,
+                           .targets = kStateTargets | bit_of(LoraTarget::output) | bit_of(LoraTarget::up)};
+const MeshCase kKimiCases[] = {
+    {.family = "kimi_linear", .accumulation = 2, .dropout = 0.2f},
+    {.family = "kimi_linear", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "kimi_linear", .shape = {.tp = 4}},
+    {.family = "kimi_linear",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "kimi_linear", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "kimi_linear", .shape = {.cp = 2}, .dropout = 0.2f},
+    {.family = "kimi_linear",
+     .shape = {.shard = 2, .cp = 2, .tp = 2, .ep = 2},
+     .zero = Zero::gradients,
+     .recompute = {RecomputePolicy::What::attention},
+     .experts = 4},
+    {.family = "kimi_linear", .shape = {.tp = 4}, .lora = kKimiLora},
+    {.family = "kimi_linear", .shape = {.shard = 2, .cp = 2}, .zero = Zero::parameters, .lora = kKimiLora},
+    {.family = "kimi_linear", .shape = {.tp = 2}, .precision = Precision::bf16},
+};
+
 // Models that learn to predict a token further on; the embedding that this reads is on another stage, or on this one.
 const MeshCase kMtpCases[] = {
     {.shape = {.shard = 2}, .accumulation = 2, .dropout = 0.2f, .mtp = true},
@@ -390,6 +416,7 @@ const MeshCase kMtpCases[] = {
 class EqualToOneRankTest : public testing::TestWithParam<MeshCase> {};
 INSTANTIATE_TEST_SUITE_P(Meshes, EqualToOneRankTest, testing::ValuesIn(kMeshCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDeltaCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(KimiLinear, EqualToOneRankTest, testing::ValuesIn(kKimiCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SideBySide, EqualToOneRankTest, testing::ValuesIn(kBesideCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(PreNormStates, EqualToOneRankTest, testing::ValuesIn(kPreNormCases), mesh_case_name);

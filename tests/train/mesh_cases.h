@@ -97,7 +97,12 @@ inline Recipe recipe_of(const MeshCase& c) {
     ModelConfig& m = r.model;
     m.attention_every = m.block == BlockKind::single ? 3 : 2;
     m.state_heads = 8, m.state_key_dim = 6, m.state_value_dim = 4;
-    m.state_key_heads = m.state_rule == StateKind::delta ? 2 : 1;
+    m.state_key_heads = m.has_delta_rule() ? 2 : 1;
+    if (m.state_rule == StateKind::kimi_delta) {
+      m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.rotary_dim = 4, m.value_dim = 10;
+      m.state_value_dim = 5;  // through which gates and decays are made
+      complete(m);
+    }
   }
   if (r.model.state_beside_attention) {
     ModelConfig& m = r.model;

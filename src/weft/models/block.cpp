@@ -61,6 +61,7 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .heads = c.heads,
           .head_dim = c.head_dim,
           .rotary_dim = c.rotary_dim,
+          .is_rotated = c.is_rotated(layer),
           .value_dim = c.value_dim,
           .kv_rank = c.kv_rank,
           .query_rank = c.query_rank,
@@ -81,7 +82,8 @@ RecurrentScales state_scales(const ModelConfig& c) {
 }
 
 RecurrentConfig state_config(const ModelConfig& c) {
-  return {.rule = c.state_rule == StateKind::delta ? StateRule::delta : StateRule::selective,
+  const bool is_kimi = c.state_rule == StateKind::kimi_delta;
+  return {.rule = c.has_delta_rule() ? StateRule::delta : StateRule::selective,
           .hidden = c.hidden,
           .heads = c.state_heads,
           .key_heads = c.state_key_heads,
@@ -89,9 +91,12 @@ RecurrentConfig state_config(const ModelConfig& c) {
           .value_dim = c.state_value_dim,
           .conv = c.state_conv,
           .has_conv_bias = c.state_conv_bias,
+          .decays_by_row = is_kimi,
+          .gate_rank = is_kimi ? c.state_value_dim : 0,
+          .gate = is_kimi ? Activation::sigmoid : Activation::silu,
           .beta_scale = c.state_beta_scale,
           .has_norm = c.state_norm != StateNorm::none,
-          .norms_before_gate = c.state_rule == StateKind::delta || c.state_norm == StateNorm::before_gate,
+          .norms_before_gate = c.has_delta_rule() || c.state_norm == StateNorm::before_gate,
           .norm_eps = c.state_norm_eps > 0 ? c.state_norm_eps : c.norm_eps,
           .scales = state_scales(c),
           .dropout = c.dropout,

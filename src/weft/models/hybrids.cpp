@@ -1,6 +1,7 @@
 // The hybrids' defaults and shapes. Sources: IBM, "Granite 4.0", 2025; NVIDIA, "Nemotron-H", 2025, "Nemotron Nano 2",
 // 2025, "Nemotron 3 Nano", 2025, and the config.json of Nemotron 3 Super, 2026; Liquid AI, "LFM2 Technical Report",
-// 2025; IBM, "Bamba", 2024; Zuo et al., "Falcon-H1", 2025; Ai2, "OLMo Hybrid", 2026.
+// 2025; IBM, "Bamba", 2024; Zuo et al., "Falcon-H1", 2025; Ai2, "OLMo Hybrid", 2026; Kimi Team, "Kimi Linear",
+// 2025.
 #include "weft/models/hybrids.h"
 
 #include <string_view>
@@ -137,6 +138,26 @@ ModelConfig lfm2_8b_a1b() {
   return c;
 }
 
+// Kimi Linear: the delta rule with a rate to each row of a state, and latent attention that knows no positions.
+ModelConfig kimi_linear() {
+  ModelConfig c;
+  c.family = "kimi_linear";
+  c.attention_every = 4, c.unrotated_every = 1;
+  c.state_rule = StateKind::kimi_delta;
+  c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+ModelConfig kimi_linear_48b_a3b() {
+  ModelConfig c = kimi_linear();
+  c.layers = 27, c.hidden = 2304, c.heads = 32, c.ffn = 9216, c.vocab = 163840, c.context = 1048576;
+  c.attention_every = 1, c.attention_layers = {3, 7, 11, 15, 19, 23, 26};
+  c.kv_rank = 512, c.head_dim = 192, c.rotary_dim = 64, c.value_dim = 128;
+  c.experts = 256, c.experts_per_token = 8, c.expert_ffn = 1024, c.shared_experts = 1, c.first_dense_layers = 1;
+  c.routed_scale = 2.446f;
+  return c;
+}
+
 }  // namespace
 
 const std::vector<Family>& hybrid_families() {
@@ -150,7 +171,8 @@ const std::vector<Family>& hybrid_families() {
         {"nemotron-3-nano-30b-a3b", nemotron_3_nano()},
         {"nemotron-3-super-120b-a12b", nemotron_3_super()}}},
       {lfm2("lfm2"), {{"lfm2-1.2b", of_lfm2_shape(lfm2("lfm2"), 16, 8192, {2, 5, 8, 10, 12, 14})}}},
-      {lfm2_moe(), {{"lfm2-8b-a1b", lfm2_8b_a1b()}}}};
+      {lfm2_moe(), {{"lfm2-8b-a1b", lfm2_8b_a1b()}}},
+      {kimi_linear(), {{"kimi-linear-48b-a3b", kimi_linear_48b_a3b()}}}};
   return families;
 }
 

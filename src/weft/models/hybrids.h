@@ -1,5 +1,5 @@
 // Families of which most layers remember in a state of fixed size, and few or none attend: Granite 4, Nemotron-H,
-// LFM2.
+// LFM2, Kimi Linear.
 #pragma once
 #include <vector>
 

@@ -126,8 +126,10 @@ void forget_rules(ModelConfig& c) {
 
 void complete_rules(ModelConfig& c) {
   constexpr size_t kNumScales = 5;
-  if (c.state_rule == StateKind::delta) c.state_norm = StateNorm::gated;
-  if (c.state_rule != StateKind::delta) c.state_beta_scale = 1;
+  if (c.has_delta_rule())
+    c.state_norm = StateNorm::gated;
+  else
+    c.state_beta_scale = 1;
   if (!(c.state_beta_scale > 0 && c.state_beta_scale <= 2))
     throw UsageError("model.state_beta_scale = {}: write a number above 0 and at most 2", c.state_beta_scale);
   if (c.state_norm_eps == c.norm_eps || c.state_norm == StateNorm::none) c.state_norm_eps = 0;
@@ -174,9 +176,6 @@ void complete_states(ModelConfig& c) {
     throw UsageError(
         "model.state_pre_norm: layers that attend have norms behind their parts: write model.block = "
         "\"post\" or \"both\", or false");
-  if (c.is_latent())
-    throw UsageError("model.attention_every = {}: latent attention stands in every layer: write 0",
-                     c.attention_every);
   if (c.state_rule == StateKind::convolution) {
     const ModelConfig none;
     c.state_heads = none.state_heads, c.state_key_heads = none.state_key_heads;
@@ -285,12 +284,10 @@ void complete_attention(ModelConfig& c) {
   require_positive("value_dim", c.value_dim);
   if (c.kv_heads != c.heads)
     throw UsageError("model.kv_heads = {}: latent attention has keys for each of the {} heads", c.kv_heads, c.heads);
-  if (c.unrotated_every > 0)
-    throw UsageError("model.unrotated_every = {}: latent attention turns in every layer: write 0", c.unrotated_every);
   if (c.position != PositionKind::rope || c.rotary_dim == 0)
     throw UsageError(
-        "model.rotary_dim = {}: latent attention turns some of the {} elements of a head: write fewer, and "
-        "model.position = \"rope\"",
+        "model.rotary_dim = {}: by latent attention some of the {} elements of a head turn, or would (model."
+        "unrotated_every): write fewer, and model.position = \"rope\"",
         c.turned_dim(), c.head_dim);
 }
 
@@ -302,7 +299,7 @@ LoraTargets targets_of(const ModelConfig& c) {
   const bool has_dense = c.has_dense_layers() || c.shared_experts > 0 || c.experts_beside_dense;
   LoraTargets targets = c.lora.targets;
   if (!c.has_states()) targets &= LoraTargets(~kStateTargets);
-  if (c.state_rule != StateKind::delta) targets &= LoraTargets(~bit_of(state_beta));
+  if (!c.has_delta_rule()) targets &= LoraTargets(~bit_of(state_beta));
   if (c.state_rule == StateKind::convolution) targets &= LoraTargets(~(bit_of(state_gate) | bit_of(state_decay)));
   if (!c.shared_gate) targets &= LoraTargets(~bit_of(shared_gate));
   if (c.experts == 0) targets &= LoraTargets(~bit_of(router));

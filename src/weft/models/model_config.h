@@ -22,9 +22,10 @@ enum class PositionKind : uint8_t { rope, learned };
 //   single           y = x + a(norm(x)), or in mlp_layers y = x + m(norm(x))
 enum class BlockKind : uint8_t { pre, post, both, parallel, parallel_shared, of_sums, single };
 
-// What layers with states in place of keys and values remember: matrices, by one of two rules
-// (kernels/recurrence_args.h), or the last tokens alone, of a gated convolution (nn/gated_conv.h).
-enum class StateKind : uint8_t { delta, selective, convolution };
+// What layers with states in place of keys and values remember: matrices, by one of the rules of
+// kernels/recurrence_args.h, of which kimi_delta is the delta rule where each row of a state forgets at a rate of its
+// own; or the last tokens alone, of a gated convolution (nn/gated_conv.h).
+enum class StateKind : uint8_t { delta, selective, convolution, kimi_delta };
 
 // Where selective states are normalised: behind their gates, before these, or nowhere.
 enum class StateNorm : uint8_t { gated, before_gate, none };
@@ -215,6 +216,7 @@ struct ModelConfig {
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
   bool is_latent() const { return kv_rank > 0; }
   bool has_states() const { return attention_every > 0; }
+  bool has_delta_rule() const { return state_rule == StateKind::delta || state_rule == StateKind::kimi_delta; }
   bool is_recurrent(int64_t layer) const {
     if (!has_states() || !has_mixer(layer)) return false;
     return attention_layers.empty() ? (layer + 1) % attention_every != 0 : !stands_in(attention_layers, layer);

@@ -50,19 +50,31 @@ Count state_keys(const ModelConfig& c) { return Count(2) * c.state_key_heads * c
 Count state_values(const ModelConfig& c) { return Count(c.state_heads) * c.state_value_dim; }
 bool has_gated_conv(const ModelConfig& c) { return c.state_rule == StateKind::convolution; }
 
-// Projections to a number for each head.
-Count num_rates(const ModelConfig& c) { return c.state_rule == StateKind::delta ? 2 : 1; }
+// How many numbers say how fast a token's states are forgotten.
+Count num_decays(const ModelConfig& c) {
+  return Count(c.state_heads) * (c.state_rule == StateKind::kimi_delta ? c.state_key_dim : 1);
+}
+// Of the projections to the gates of what states give, and to decays and what the delta rule learns by.
+Count gate_matrices(const ModelConfig& c) {
+  if (c.state_rule != StateKind::kimi_delta) return Count(c.hidden) * state_values(c);
+  return Count(c.state_value_dim) * (state_values(c) + c.hidden);
+}
+Count rate_matrices(const ModelConfig& c) {
+  const Count h = c.hidden, betas = c.has_delta_rule() ? h * c.state_heads : Count(0);
+  if (c.state_rule != StateKind::kimi_delta) return h * num_decays(c) + betas;
+  return Count(c.state_value_dim) * (num_decays(c) + c.hidden) + betas;
+}
 
 Count state_params(const ModelConfig& c) {
   if (has_gated_conv(c)) return Count(c.hidden) * (Count(4) * c.hidden + c.state_conv + (c.state_conv_bias ? 1 : 0));
   const Count convolved = state_keys(c) + state_values(c);
-  const bool is_delta = c.state_rule == StateKind::delta;
-  const Count projected = convolved + state_values(c) + num_rates(c) * c.state_heads;
-  const Count norm = is_delta                          ? Count(c.state_value_dim)
+  const Count norm = c.has_delta_rule()                ? Count(c.state_value_dim)
                      : c.state_norm == StateNorm::none ? Count(0)
                                                        : state_values(c);
-  return Count(c.hidden) * projected + convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) +
-         Count(is_delta ? 2 : 3) * c.state_heads + norm + state_values(c) * c.hidden;
+  const Count skips = c.has_delta_rule() ? 0 : c.state_heads;
+  return Count(c.hidden) * (convolved + state_values(c)) + gate_matrices(c) + rate_matrices(c) +
+         convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) + Count(c.state_heads) + num_decays(c) + norm +
+         skips;
 }
 
 int64_t num_block_norms(BlockKind kind) {
@@ -138,14 +150,18 @@ std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
          {value, c.values_are_keys(layer) || c.shares_keys(layer) ? 0 : 1, h, v},
          {output, 1, values_of_heads, h}});
   const int64_t keys = c.state_key_heads * c.state_key_dim, values = c.state_heads * c.state_value_dim;
+  const bool is_kimi = c.state_rule == StateKind::kimi_delta;
+  const int64_t decays = num_decays(c).value, from = is_kimi ? c.state_value_dim : h;
   if (c.is_recurrent(layer) && has_gated_conv(c))
     add({{state_inputs, 3, h, h}, {state_output, 1, h, h}});
   else if (c.is_recurrent(layer))
     add({{state_inputs, 2, h, keys},
          {state_inputs, 1, h, values},
-         {state_gate, 1, h, values},
+         {state_gate, is_kimi ? 1 : 0, h, from},
+         {state_gate, 1, from, values},
          {state_output, 1, values, h},
-         {state_decay, 1, h, c.state_heads},
+         {state_decay, is_kimi ? 1 : 0, h, from},
+         {state_decay, 1, from, decays},
          {state_beta, 1, h, c.state_heads}});
   return all;
 }
@@ -183,7 +199,7 @@ struct LayerWork {
 
 // Of the rule itself: a state is decayed, by the delta rule projected, learnt by and read.
 double state_work(const ModelConfig& c) {
-  return (c.state_rule == StateKind::delta ? 3.5 : 2.5) * double((state_values(c) * c.state_key_dim).value) +
+  return (c.has_delta_rule() ? 3.5 : 2.5) * double((state_values(c) * c.state_key_dim).value) +
          double(c.state_conv * (state_keys(c) + state_values(c)).value);
 }
 
@@ -191,7 +207,7 @@ double state_work(const ModelConfig& c) {
 double state_inputs(const ModelConfig& c) {
   const double h = double(c.hidden);
   if (has_gated_conv(c)) return 2 * h * h + double(c.state_conv + 2) * h;
-  return h * double((state_keys(c) + state_values(c) + num_rates(c) * c.state_heads).value) + state_work(c);
+  return h * double((state_keys(c) + state_values(c)).value) + double(rate_matrices(c).value) + state_work(c);
 }
 
 // Of the matrices that make keys and values.
@@ -212,7 +228,8 @@ double key_projections(const ModelConfig& c, int64_t layer) {
 double projections(const ModelConfig& c, int64_t layer) {
   const double h = double(c.hidden), q = double(c.heads * c.head_dim_of(layer)), query_rank = double(c.query_rank);
   double sum = key_projections(c, layer);
-  if (c.is_recurrent(layer)) sum += 2 * h * (has_gated_conv(c) ? h : double(state_values(c).value));
+  if (c.is_recurrent(layer))
+    sum += has_gated_conv(c) ? 2 * h * h : double((gate_matrices(c) + state_values(c) * c.hidden).value);
   if (c.attends(layer))
     sum += (query_rank > 0 ? query_rank * (h + q) : h * q) +
            (c.attention_gate ? 2 : 1) * double(c.heads * c.values_dim(layer)) * h;

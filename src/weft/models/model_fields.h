@@ -11,7 +11,7 @@ namespace weft {
 
 inline constexpr std::string_view kNormNames[] = {"rmsnorm", "layernorm"};
 inline constexpr std::string_view kPositionNames[] = {"rope", "learned"};
-inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2", "conv"};
+inline constexpr std::string_view kStateRuleNames[] = {"delta", "mamba2", "conv", "kda"};
 inline constexpr std::string_view kStateNormNames[] = {"gated", "before_gate", "none"};
 inline constexpr std::string_view kRouterNames[] = {"softmax", "sigmoid"};
 inline constexpr std::string_view kBlockNames[] = {"pre",     "post",  "both", "parallel", "parallel_shared",

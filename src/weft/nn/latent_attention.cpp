@@ -78,10 +78,13 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t tokens = pass.num_tokens, heads = heads_.count;
   const Inputs in = project(tensor_.enter(residual), wanted);
+  const Var queries = reshape(in.q, {asked.num_tokens, heads, config_.head_dim});
+  const Var shared_keys = reshape(in.rotary, {tokens, 1, config_.rotary_dim});
   const auto [q, rotary] =
-      apply(*residual.context, RopeOp{rope_, {asked.attention.positions, pass.attention.positions}},
-            reshape(in.q, {asked.num_tokens, heads, config_.head_dim}),
-            reshape(in.rotary, {tokens, 1, config_.rotary_dim}));
+      config_.is_rotated
+          ? apply(*residual.context, RopeOp{rope_, {asked.attention.positions, pass.attention.positions}}, queries,
+                  shared_keys)
+          : std::array{queries, shared_keys};
   const auto [key, value] = linears(in.latent, key_.weights(), value_.weights());
   const Var k = apply(*residual.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
                       reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));

@@ -16,6 +16,7 @@ struct LatentAttentionConfig {
   int64_t hidden = 0, heads = 0;
   int64_t head_dim = 0;    // of queries and keys: first the elements that turn, then the others
   int64_t rotary_dim = 0;  // those that turn; of keys, the same for all heads
+  bool is_rotated = true;  // false: they do not turn either
   int64_t value_dim = 0;
   int64_t kv_rank = 0;
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once

@@ -14,7 +14,8 @@ namespace {
 
 // Of so many outputs to each head.
 LinearConfig to_heads(const RecurrentConfig& c, const Cut& heads, int64_t per_head, LoraTarget target) {
-  return {.in = c.hidden,
+  const bool is_factored = target == LoraTarget::state_gate || target == LoraTarget::state_decay;
+  return {.in = is_factored && c.gate_rank > 0 ? c.gate_rank : c.hidden,
           .out = heads.total * per_head,
           .init_std = c.init_std,
           .out_cut = elements_of(heads, per_head),
@@ -26,11 +27,21 @@ LinearConfig to_key_heads(const RecurrentConfig& c, const HeadCut& cut) {
   config.is_shared = cut.is_kv_shared, config.is_first_holder = cut.is_first_holder;
   return config;
 }
-// A number to each, which says how a state changes.
-LinearConfig to_rates(const RecurrentConfig& c, const HeadCut& cut, LoraTarget target) {
-  LinearConfig config = to_heads(c, cut.heads, 1, target);
+// Numbers of each, which say how a state changes.
+LinearConfig to_rates(const RecurrentConfig& c, const HeadCut& cut, int64_t per_head, LoraTarget target) {
+  LinearConfig config = to_heads(c, cut.heads, per_head, target);
   config.is_wide = true, config.base = BaseFormat::plain;
   return config;
+}
+// What every rank of the tensor group computes whole.
+LinearConfig to_gate_rank(const RecurrentConfig& c, const TensorParallel& tensor, LoraTarget target) {
+  return {.in = c.hidden,
+          .out = c.gate_rank,
+          .init_std = c.init_std,
+          .is_shared = tensor.size() > 1,
+          .is_first_holder = tensor.rank() == 0,
+          .adapter = adapter_of(c.lora, target),
+          .base = c.lora.base};
 }
 LinearConfig from_heads(const RecurrentConfig& c, const Cut& heads, const TensorParallel& tensor) {
   return {.in = c.heads * c.value_dim,
@@ -75,19 +86,23 @@ RecurrentMixer::RecurrentMixer(const std::string& name, int layer, const Recurre
       key_(name + ".key", to_key_heads(c, cut_)),
       value_(name + ".value", to_heads(c, cut_.heads, c.value_dim, LoraTarget::state_inputs)),
       gate_(name + ".gate", to_heads(c, cut_.heads, c.value_dim, LoraTarget::state_gate)),
-      decay_(name + ".decay", to_rates(c, cut_, LoraTarget::state_decay)),
+      decay_(name + ".decay", to_rates(c, cut_, rates_of_head(), LoraTarget::state_decay)),
       query_conv_(convolution(name + ".query_conv", c, cut_, true)),
       key_conv_(convolution(name + ".key_conv", c, cut_, true)),
       value_conv_(convolution(name + ".value_conv", c, cut_, false)),
       rate_(name + ".rate", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::log_rate()),
-      shift_(name + ".shift", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::time_step()),
+      shift_(name + ".shift", channels(cut_.heads, rates_of_head()), Init::time_step()),
       output_(name + ".output", from_heads(c, cut_.heads, tensor_)) {
   if (c.has_norm)
     norm_.emplace(name + ".norm",
                   tensor_.replicated_inside({is_delta() ? c.value_dim : c.heads / c.key_heads * c.value_dim}),
                   NormConfig{.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = is_delta()});
+  if (c.gate_rank > 0) {
+    gate_down_.emplace(name + ".gate_down", to_gate_rank(c, tensor_, LoraTarget::state_gate));
+    decay_down_.emplace(name + ".decay_down", to_gate_rank(c, tensor_, LoraTarget::state_decay));
+  }
   if (is_delta()) {
-    beta_.emplace(name + ".beta", to_rates(c, cut_, LoraTarget::state_beta));
+    beta_.emplace(name + ".beta", to_rates(c, cut_, 1, LoraTarget::state_beta));
     return;
   }
   skip_.emplace(name + ".skip", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::ones());
@@ -112,8 +127,8 @@ Var RecurrentMixer::gated(const Var& y, const Var& x, const Pass& pass, const Wa
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t heads = cut_.heads.count, width = heads * config_.value_dim;
   const auto open = [&](const Var& values) {
-    return apply(*y.context, GatedActivationOp{Activation::silu}, scaled(gate_(given(x), asked), config_.scales.gate),
-                 values);
+    const Var gate = through(gate_down_, gate_, given(x), asked);
+    return apply(*y.context, GatedActivationOp{config_.gate}, scaled(gate, config_.scales.gate), values);
   };
   if (is_delta()) {
     const Var normed = (*norm_)(reshape(y, {pass.num_tokens, heads, config_.value_dim}));
@@ -131,7 +146,7 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
   const Var x = tensor_.enter(residual);
   const auto [queries, keys, values] = adapted_linears(x, pass, query_, key_, value_);
   const RecurrentScales& scales = config_.scales;
-  const Var decay = scaled(decay_(x, pass), scales.decay);
+  const Var decay = scaled(through(decay_down_, decay_, x, pass), scales.decay);
   const int64_t all_keys = cut_.kv_heads.count, per_key = cut_.heads.count / std::max<int64_t>(all_keys, 1);
   const OrderedTokens sequence(pass, all_keys);
   const int64_t first_key = sequence.first(), num_keys = sequence.count(), tokens = sequence.tokens();
@@ -147,7 +162,8 @@ Var RecurrentMixer::operator()(const Var& residual, const Pass& pass, const Want
   const Var k = reshape(convolved(key_conv_, scaled(keys, scales.key), first_key * dk, 1), {tokens, num_keys, dk});
   const Var v = reshape(convolved(value_conv_, scaled(values, scales.value), first * dv, 2), {tokens, heads, dv});
   const Var steps = sequence.gathered(decay);
-  RecurrenceCall call{.rates = {{rate_, first, heads}, {shift_, first, heads}},
+  const int64_t rates = rates_of_head();
+  RecurrenceCall call{.rates = {{rate_, first, heads}, {shift_, first * rates, heads * rates}},
                       .skip = {},
                       .beta_scale = config_.beta_scale,
                       .past = sequence.past(context, layer_, 3, Context::wide(x.value.dtype()), {1, heads, dk, dv})};

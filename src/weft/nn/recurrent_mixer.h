@@ -2,7 +2,8 @@
 // convolutions over the last tokens, a rule by which states change, a norm and a gate. By the delta rule the norm is
 // of each head, and the gate behind it; of selective states the norm is of the heads of a key, behind the gate or
 // before it, or there is none. Sources: Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with
-// Delta Rule", 2024; Dao and Gu, "Transformers are SSMs", 2024.
+// Delta Rule", 2024; Dao and Gu, "Transformers are SSMs", 2024; Kimi Team, "Kimi Linear: An Expressive, Efficient
+// Attention Architecture", 2025.
 #pragma once
 #include "weft/autograd/ops/recurrence.h"
 #include "weft/nn/convolution.h"
@@ -25,6 +26,9 @@ struct RecurrentConfig {
   int64_t key_dim = 0, value_dim = 0;
   int64_t conv = 0;  // tokens that a convolution sees
   bool has_conv_bias = false;
+  bool decays_by_row = false;  // of the delta rule: a rate to each row of a state, not to a head
+  int64_t gate_rank = 0;       // of a token, from which gates and decays of all heads are made; 0: from all of it
+  Activation gate = Activation::silu;
   float beta_scale = 1;  // of the delta rule
   bool has_norm = true, norms_before_gate = true;
   float norm_eps = 1e-6f;
@@ -42,7 +46,11 @@ class RecurrentMixer {
   Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
 
   void each_param(auto&& visit) {
-    for (Linear* l : {&query_, &key_, &value_, &gate_, &decay_}) l->each_param(visit);
+    for (Linear* l : {&query_, &key_, &value_}) l->each_param(visit);
+    if (gate_down_) gate_down_->each_param(visit);
+    gate_.each_param(visit);
+    if (decay_down_) decay_down_->each_param(visit);
+    decay_.each_param(visit);
     if (beta_) beta_->each_param(visit);
     for (Convolution* c : {&query_conv_, &key_conv_, &value_conv_}) c->each_param(visit);
     for (Param* p : {&rate_, &shift_}) visit(*p);
@@ -57,6 +65,10 @@ class RecurrentMixer {
 
  private:
   bool is_delta() const { return config_.rule == StateRule::delta; }
+  int64_t rates_of_head() const { return config_.decays_by_row ? config_.key_dim : 1; }
+  static Var through(std::optional<Linear>& down, Linear& up, const Var& x, const Pass& pass) {
+    return up(down ? (*down)(x, pass) : x, pass);
+  }
   // Of whole keys, behind a norm without weights.
   Var normed_by_key(const Var& y);
   // What states give [T, heads Dv], normalised and gated: of x, the wanted rows.
@@ -67,11 +79,13 @@ class RecurrentMixer {
   HeadCut cut_;  // key/value heads are those of queries and keys
   int layer_;
   uint64_t output_dropout_site_;
-  Linear query_, key_, value_, gate_;
-  Linear decay_;                // a number to each head
-  std::optional<Linear> beta_;  // likewise, of the delta rule
+  Linear query_, key_, value_;
+  std::optional<Linear> gate_down_, decay_down_;  // to gate_rank
+  Linear gate_;
+  Linear decay_;                // a number to each head, or to each row of its state
+  std::optional<Linear> beta_;  // a number to each head, of the delta rule
   Convolution query_conv_, key_conv_, value_conv_;
-  Param rate_, shift_;                // [heads]
+  Param rate_, shift_;                // [heads]; a shift to each number of decay_
   std::optional<Param> skip_;         // [heads], of selective states
   std::optional<Norm> norm_;          // of each head; of selective states without weights, of those of each key
   std::optional<Param> norm_weight_;  // [heads Dv], of selective states
