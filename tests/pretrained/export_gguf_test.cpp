@@ -87,6 +87,7 @@ constexpr Architecture kArchitectures[] = {
     {"olmo_hybrid_turned", ""},
     {"afmoe", "afmoe"},
     {"mimo_v2_flash", ""},
+    {"kimi_linear", "kimi-linear"},
     {"lfm2", "lfm2"},
     {"lfm2_moe", "lfm2moe"},
     {"nemotron", "nemotron"},

@@ -206,6 +206,26 @@ TEST_F(GgufOtherwiseTest, ARateThatIsNoneIsRefusedByName) {
   }
 }
 
+// Kimi Linear, whose convolutions are three tensors.
+TEST(GgufKimiTest, IsHeldInBlocksButForConvolutions) {
+  ModelConfig c = family_defaults("kimi_linear");
+  c.layers = 2, c.hidden = 64, c.heads = 4, c.head_dim = 40, c.ffn = 64, c.vocab = 40, c.context = 32;
+  c.kv_rank = 32, c.rotary_dim = 8, c.value_dim = 32, c.attention_every = 2;
+  c.state_key_dim = 32, c.state_value_dim = 32;
+  complete(c);
+  const TemporaryFolder folder;
+  export_gguf(*random_model("random", c), folder / "m.gguf", {.type = GgmlType::q8_0});
+  const auto source = open_model(folder / "m.gguf");
+  for (const char* name : {"blk.0.ssm_conv1d_q.weight", "blk.0.ssm_conv1d_k.weight", "blk.0.ssm_conv1d_v.weight"})
+    EXPECT_EQ(source->tensors().find(name)->dtype_name, "F32") << name;
+  EXPECT_EQ(source->tensors().find("blk.0.ssm_f_b.weight")->dtype_name, "Q8_0");
+  const Logits decoded = logits_of(*source, kSomeIds, {}, {});
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}})
+    EXPECT_LE(worst_difference(logits_of(*source, kSomeIds, {.as_stored = true}, mesh), decoded),
+              0.15 * largest(decoded))
+        << name_of_mesh(mesh);
+}
+
 // Mamba-2, experts that read 32 of a token's 64 numbers, attention, and such experts again.
 ModelConfig latent_expert_model() {
   ModelConfig c = family_defaults("nemotron_h");

@@ -104,6 +104,25 @@ TEST(HfConfigTest, ShapesOfLayersAreReadOneByOne) {
   EXPECT_NE(config_error(json).find("per_layer_config"), std::string::npos) << config_error(json);
 }
 
+// As the library writes them, and as published files have them.
+TEST(HfConfigTest, LayersOfKimiLinearAreToldByNameOrByNumber) {
+  nlohmann::json json = sample("kimi_linear");
+  const ModelConfig plain = parse_hf_config(json.dump(), "x").model;
+  EXPECT_TRUE(plain.is_recurrent(0) && plain.attends(1) && plain.is_recurrent(3) && plain.attends(4));
+  EXPECT_TRUE(plain.is_latent() && !plain.is_rotated(1) && plain.has_experts(1) && !plain.has_experts(0));
+  json.erase("linear_attn_config"), json.erase("first_k_dense_replace");
+  json.update({{"layer_types",
+                {"linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention"}},
+               {"mlp_layer_types", {"dense", "sparse", "sparse", "sparse", "sparse"}},
+               {"linear_num_heads", 4},
+               {"linear_head_dim", 6},
+               {"linear_conv_kernel_dim", 4}});
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model, plain);
+  json.erase("layer_types");
+  const ModelConfig absent = parse_hf_config(json.dump(), "x").model;
+  EXPECT_TRUE(absent.is_recurrent(0) && absent.is_recurrent(3) && absent.attends(4));
+}
+
 // What other programs would take for something else.
 TEST(HfConfigTest, AKeyThatSaysNothingIsNotOneThatIsAbsent) {
   nlohmann::json json = sample("deepseek_v2");
@@ -249,6 +268,24 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"no_multiple", "lfm2", Json{{"block_multiple_of", 0}}, {"block_multiple_of"}},
         Mistake{"an_endless_width", "lfm2", Json{{"block_ffn_dim_multiplier", 1e300}}, {"block_ffn_dim_multiplier"}},
         Mistake{"layer_beyond_the_last", "lfm2", Json{{"full_attn_idxs", {7}}}, {"full_attn_idxs"}},
+        Mistake{"a_layer_of_two_kinds",
+                "kimi_linear",
+                Json{{"linear_attn_config", {{"full_attn_layers", {2, 5}}, {"kda_layers", {1, 2, 3, 4}}}}},
+                {"linear_attn_config", "in one of"}},
+        Mistake{"a_layer_of_no_kind",
+                "kimi_linear",
+                Json{{"linear_attn_config", {{"full_attn_layers", {2, 5}}, {"kda_layers", {1, 3}}}}},
+                {"linear_attn_config", "in one of"}},
+        Mistake{"a_layer_before_the_first",
+                "kimi_linear",
+                Json{{"linear_attn_config", {{"full_attn_layers", {2, 5}}, {"kda_layers", {0, 3, 4}}}}},
+                {"kda_layers"}},
+        Mistake{"rates_with_a_bound",
+                "kimi_linear",
+                Json{{"linear_attn_config", {{"num_heads", 4}, {"head_dim", 6}, {"gate_lower_bound", -5.0}}}},
+                {"gate_lower_bound"}},
+        Mistake{
+            "gated_latent_attention", "kimi_linear", Json{{"mla_use_output_gate", true}}, {"mla_use_output_gate"}},
         Mistake{"two_vocabularies",
                 "gemma4_small",
                 Json{{"vocab_size_per_layer_input", 12}},

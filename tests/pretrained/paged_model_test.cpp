@@ -56,6 +56,11 @@ constexpr PagedModel kModels[] = {
        c.kv_heads = 2, c.attention_every = 2;
        c.state_key_heads = 2, c.state_key_dim = 10, c.state_value_dim = 12;
      }},
+    {"kimi", "kimi_linear",
+     [](ModelConfig& c) {
+       c.attention_every = 2, c.kv_rank = 20, c.rotary_dim = 8, c.value_dim = 16;
+       c.state_key_dim = 10, c.state_value_dim = 12;
+     }},
     {"selective", "granitemoehybrid",
      [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
     {"narrow_values", "mimo_v2_flash",

@@ -40,7 +40,9 @@ void write_factors(const std::string& folder, const std::vector<std::string>& mo
 std::vector<std::string> targets_beside(const char* family, const std::vector<std::string>& modules) {
   const TemporaryFolder folder;
   write_factors(folder.path(), modules);
-  return lora_target_names(read_peft_config(folder_with(folder, config_with("")), family_defaults(family)));
+  ModelConfig base = family_defaults(family);
+  base.layers = 4;
+  return lora_target_names(read_peft_config(folder_with(folder, config_with("")), base));
 }
 
 TEST(PeftTest, ConfigSaysWhichAdapters) {
@@ -86,6 +88,13 @@ TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
   EXPECT_EQ(targets_beside("falcon_h1", {"model.layers.0.mamba.in_proj", "model.layers.0.self_attn.q_proj"}),
             (Names{"q", "state_qkv", "state_gate", "state_decay"}));
   EXPECT_EQ(targets_beside("olmo_hybrid", {"model.layers.0.linear_attn.o_proj"}), Names{"state_o"});
+  EXPECT_EQ(targets_beside("kimi_linear", {"model.layers.0.self_attn.q_proj"}), Names{"state_qkv"});
+  EXPECT_EQ(targets_beside("kimi_linear", {"model.layers.0.self_attn.o_proj", "model.layers.3.self_attn.o_proj"}),
+            (Names{"o", "state_o"}));
+  EXPECT_EQ(targets_beside("kimi_linear",
+                           {"model.layers.0.self_attn.forget_gate.f_a_proj", "model.layers.0.self_attn.g_b_proj",
+                            "model.layers.0.mlp.up_proj", "model.layers.1.mlp.shared_experts.up_proj"}),
+            (Names{"dense_up", "state_gate", "state_decay"}));
   EXPECT_EQ(targets_beside("gpt2", {"transformer.h.0.mlp.c_proj"}), Names{"dense_down"});
   EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.block_sparse_moe.experts.3.w1"}), Names{"expert_gate"});
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.shared_expert.up_proj"}), Names{"dense_up"});

@@ -33,6 +33,7 @@ TEST(PublishedConfigsTest, MeanAsManyParametersAsTheirMakersCount) {
 TEST(PublishedConfigsTest, ArePresets) {
   constexpr std::pair<const char*, const char*> kPresets[] = {
       {"falcon-h1-0.5b", "Falcon-H1-0.5B-Base"},
+      {"kimi-linear-48b-a3b", "Kimi-Linear-48B-A3B-Instruct"},
       {"lfm2-1.2b", "LFM2-1.2B"},
       {"lfm2-8b-a1b", "LFM2-8B-A1B"},
       {"nemotron-nano-9b-v2", "NVIDIA-Nemotron-Nano-9B-v2"},

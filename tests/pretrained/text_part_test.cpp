@@ -62,6 +62,14 @@ double difference(const GoldenModel& golden) {
   return worst_difference(logits_on(source->config(), {}, fill, golden.ids()), golden.logits());
 }
 
+// Published files call dense layers mlp; those that Hugging Face's library saves call them what it calls experts
+// there.
+TEST(OtherNamesTest, OfDenseLayersAreFound) {
+  constexpr std::string_view kDense = "model.layers.0.mlp.", kByLibrary = "model.layers.0.block_sparse_moe.";
+  const Renamed saved("kimi_linear", [&](const std::string& name) { return with_prefix(name, kDense, kByLibrary); });
+  EXPECT_LT(difference(saved.model()), 10 * kSingle);
+}
+
 TEST(TextPartTest, IsFoundByOlderNamesAndByNewerOnes) {
   const Renamed newer("mistral3", [](const std::string& name) {
     return with_prefix(with_prefix(name, "language_model.model.", "model.language_model."), "language_model.lm_head",

@@ -17,6 +17,7 @@ ModelConfig essence(ModelConfig c) {
   if (c.global_head_dim == 0 && c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
   if (c.position == PositionKind::learned) c.rope_theta = neutral.rope_theta, c.rotary_dim = neutral.rotary_dim;
   if (c.position == PositionKind::learned || c.unrotated_every > c.layers) c.unrotated_every = 0;
+  if (c.unrotated_every == 1) c.rope_theta = neutral.rope_theta;  // nothing turns
   if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
   if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
   if (!c.qk_norm || c.position == PositionKind::learned) c.qk_norm_turned = false;

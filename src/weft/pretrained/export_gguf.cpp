@@ -50,7 +50,7 @@ GgmlType type_of(DType dtype) {
 bool stays_single(const AssembledTensor& tensor) {
   return tensor.dims.size() < 2 || tensor.parts.front().names->shape.rank() < 2 ||
          matches_pattern(tensor.name, "blk.#.ffn_gate_inp.weight") ||
-         matches_pattern(tensor.name, "blk.#.ssm_conv1d.weight") ||
+         matches_pattern(tensor.name, "blk.#.ssm_conv1d*") ||
          matches_pattern(tensor.name, "blk.#.shortconv.conv.weight") || tensor.name == "position_embd.weight";
 }
 

@@ -26,6 +26,8 @@ struct HfFamily {
   // The same names where all experts of a layer lie in two tensors, as MXFP4 codes (HfQuantization::Kind::mxfp4) or
   // where a file has them so; null: they never do.
   const std::vector<NameRow>& (*names_of_stacks)(const ModelConfig&) = nullptr;
+  // What some writers call otherwise; where a file has such a tensor, it is the parameter's.
+  std::span<const NameRow> other_names = {};
   // Of the part that predicts a token further on, where weft knows it: its own tensors, and what its block's are
   // called where a layer's are model.layers.#.
   std::span<const NameRow> mtp = {};

@@ -125,6 +125,15 @@ bool has_expert_stacks(const HfConfig& config, const StoredTensors& weights,
   return row != rows.end() && has_match(weights, layer(row->stored));
 }
 
+// Of each parameter the tensor that the file has.
+void take_other_names(std::vector<ParamNames>& names, const HfFamily& family, const ModelConfig& config,
+                      const StoredTensors& weights) {
+  if (family.other_names.empty()) return;
+  const std::vector<ParamNames> others = names_of(config, joined({family.other_names, family.names(config)}));
+  for (size_t i = 0; i < others.size(); ++i)
+    if (others[i].stored != names[i].stored && has_match(weights, others[i].stored.front())) names[i] = others[i];
+}
+
 // The configuration of a file that has the part that predicts further on, with it.
 HfConfig with_mtp(HfConfig config, const StoredTensors& weights) {
   const HfFamily& family = *config.family;
@@ -178,6 +187,7 @@ class HuggingFaceSource final : public ModelSource {
     const auto behind = [&](std::string_view stored) { return mtp_name(family, stored, c.layers); };
     const bool has_stacks = config.has_stacks() || has_expert_stacks(config, weights, in_layers);
     std::vector<ParamNames> names = names_of(family, c, has_stacks);
+    take_other_names(names, family, c, weights);
     if (c.mtp_layers == 0 || config.has_stacks() || has_expert_stacks(config, weights, behind) == has_stacks)
       return names;
     const std::vector<ParamNames> others = names_of(family, c, !has_stacks);

@@ -156,7 +156,8 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
       return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};
     default:
       switch (c.state_rule) {
-        case StateKind::delta: return rows_of_delta(layout, c);
+        case StateKind::delta:
+        case StateKind::kimi_delta: return rows_of_delta(layout, c);
         case StateKind::selective: return rows_of_selective(layout, c);
         case StateKind::convolution: return rows_of_gated_conv(layout, c);
       }
@@ -198,6 +199,7 @@ std::vector<NameRow> joined(std::initializer_list<std::span<const NameRow>> part
 
 std::vector<int64_t> ParamNames::stored_dims() const {
   const int64_t total = num_stored_rows();
+  if (is_third_of_four) return {1, 1, total, 1};
   if (shape.rank() == 1)
     return row_of_vector > 0 ? std::vector{total / row_of_vector, row_of_vector} : std::vector{total};
   if (is_convolution) return {total, 1, num_cols()};
@@ -239,6 +241,7 @@ std::vector<ParamNames> names_of(const ModelConfig& config, std::span<const Name
                                                                            : 0,
                      .is_stack_of_vectors = is_stack_of_vectors(p.name, p.shape),
                      .row_of_vector = row_of_vector(row->layout.as, p.shape, config),
+                     .is_third_of_four = row->layout.as == VectorAs::third_of_four,
                      .is_convolution = row->layout.is_convolution};
     if (row->layout.tiled == Tiled::rows) names.rows = tiled(names.rows, p.shape[0], config);
     if (row->layout.tiled == Tiled::cols) names.cols = tiled(names.cols, p.shape[-1], config);

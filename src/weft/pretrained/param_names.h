@@ -46,9 +46,9 @@ enum class Part : uint8_t {
 // come before the second ones, where weft has those that share a key side by side.
 enum class Tiled : uint8_t { no, rows, cols };
 
-// How a vector lies that is stored as a matrix: as its one row, as its one column, or, of what all heads of a layer
-// with states have, as a row to each key.
-enum class VectorAs : uint8_t { vector, row, column, row_of_key };
+// How a vector lies that is stored as more: as a matrix's one row, as its one column, or, of what all heads of a
+// layer with states have, as a row to each key; or as [1, 1, N, 1].
+enum class VectorAs : uint8_t { vector, row, column, row_of_key, third_of_four };
 
 struct Layout {
   Part part = Part::all;
@@ -84,6 +84,7 @@ struct ParamNames {
   int64_t num_matrices = 0;          // above 0: rows lie as so many matrices, perhaps each transposed
   bool is_stack_of_vectors = false;  // [E, O], whose rows are E O numbers
   int64_t row_of_vector = 0;         // above 0: a vector, stored as a matrix with rows of so many
+  bool is_third_of_four = false;     // [N], stored as [1, 1, N, 1]
   bool is_convolution = false;       // [C, W], stored as [C, 1, W]
 
   // Of one stored tensor's share of the parameter.

@@ -2,7 +2,9 @@
 #include "weft/pretrained/peft_folder.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <set>
 
 #include "weft/base/file.h"
 #include "weft/pretrained/hf_family.h"
@@ -72,20 +74,35 @@ LoraTargets target_of(std::string_view param) {
       {".state.key", state_inputs},
       {".state.value", state_inputs},
       {".state.gate", state_gate},
+      {".state.gate_down", state_gate},
       {".state.output", state_output},
       {".state.decay", state_decay},
+      {".state.decay_down", state_decay},
       {".state.beta", state_beta},
   };
   const auto* const row = std::ranges::find_if(kRows, [&](const Row& r) { return param.ends_with(r.linear); });
   return row == std::end(kRows) ? LoraTargets(0) : bit_of(row->target);
 }
 
-// Some families' files call a layer of experts otherwise than Transformers' modules do from version 5 on.
-constexpr std::string_view kModule = ".mlp.", kInFiles = ".block_sparse_moe.";
-std::string name_in_files(const std::string& module) {
-  const size_t at = module.find(kModule);
-  if (at == std::string::npos) return module;
-  return fmt::format("{}{}{}", module.substr(0, at), kInFiles, module.substr(at + kModule.size()));
+// Some families' files call a layer of experts, and rates of states, otherwise than Transformers' modules do from
+// version 5 on.
+std::string name_in_files(std::string name) {
+  constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {{".mlp.", ".block_sparse_moe."},
+                                                                        {".forget_gate.", "."}};
+  for (const auto& [of_module, in_files] : kRenamed)
+    if (const size_t at = name.find(of_module); at != std::string::npos) name.replace(at, of_module.size(), in_files);
+  return name;
+}
+
+// Whether a layer has what a family's row names: by one name layers may have attention, or states.
+bool is_there(const NameRow& row, const std::string& module, const ModelConfig& base) {
+  constexpr std::string_view kLayers = ".layers.";
+  const size_t at = module.find(kLayers);
+  if (!base.has_states() || at == std::string::npos) return true;
+  int64_t layer = -1;
+  std::from_chars(module.data() + at + kLayers.size(), module.data() + module.size(), layer);
+  if (layer < 0 || layer >= base.layers) return true;
+  return !row.param.starts_with(base.is_recurrent(layer) ? "layers.#.attention." : "layers.#.state.");
 }
 
 // Those that stand beside a tensor, of which several parameters may be parts.
@@ -95,7 +112,8 @@ LoraTargets targets_beside(const std::string& module, const ModelConfig& base) {
   for (const HfFamily& family : hf_families()) {
     if (family.family != base.family) continue;
     for (const NameRow& row : family.names(base))
-      if (matches_pattern(module, row.stored) || matches_pattern(in_files, row.stored))
+      if (is_there(row, module, base) &&
+          (matches_pattern(module, row.stored) || matches_pattern(in_files, row.stored)))
         targets |= target_of(row.param);
   }
   return targets;
@@ -244,12 +262,15 @@ class PeftFolder::Tensors final : public StoredTensors {
  public:
   Tensors(PeftFolder folder, const LoraConfig& lora, std::span<const ParamNames> base)
       : folder_(std::move(folder)), rank_(lora.rank), scale_(lora.scale()) {
-    const bool is_renamed = std::ranges::any_of(
-        base, [](const ParamNames& n) { return n.stored.front().find(kInFiles) != std::string::npos; });
-    for (const auto& [name, module] : folder_.modules_)
-      if (!module.is_stack) add_module(name, is_renamed ? name_in_files(name) : name, module);
+    std::set<std::string, std::less<>> stored;
+    for (const ParamNames& names : base) stored.insert(names.stored.begin(), names.stored.end());
+    for (const auto& [name, module] : folder_.modules_) {
+      if (module.is_stack) continue;
+      const std::string in_files = name_in_files(name);
+      add_module(name, stored.contains(in_files + ".weight") ? in_files : name, module);
+    }
     for (const ParamNames& names : base) {
-      add_stack(names, lora, is_renamed);
+      add_stack(names, lora);
       if (folder_.leaves_layers_out()) add_left_out(names, lora);
     }
     std::vector<StoredInfo> all;
@@ -335,7 +356,7 @@ class PeftFolder::Tensors final : public StoredTensors {
   }
 
   // Beside all experts of a layer, of which `names` is one projection.
-  void add_stack(const ParamNames& names, const LoraConfig& lora, bool is_renamed) {
+  void add_stack(const ParamNames& names, const LoraConfig& lora) {
     const std::string linear = names.param.substr(0, names.param.rfind('.'));
     const size_t end = names.stored.front().find(kExperts);
     if (names.shape.rank() != 3 || !names.param.ends_with(".weight") || end == std::string::npos) return;
@@ -350,7 +371,7 @@ class PeftFolder::Tensors final : public StoredTensors {
       if (!m.is_stack || name.ends_with(kDown) != is_down) continue;
       is_adapted = true;
       const std::string container = name.substr(0, name.rfind('.'));
-      if ((is_renamed ? name_in_files(container) : container) != in_files) continue;
+      if (container != in_files && name_in_files(container) != in_files) continue;
       const int64_t rank = folder_.rank_of(name);
       expect(name, *m.a, {experts * rank, in}), expect(name, *m.b, {is_down ? out : 2 * out, rank * experts});
       add(linear + ".lora_a", {experts, rank_, in}, {Made::Kind::stack_a, m.a, rank, 1, experts});

@@ -19,19 +19,6 @@ void query_rank_field(HfFields& f, ModelConfig& c, int64_t absent) {
     f.size(kKey, c.query_rank, absent);
 }
 
-void attention_fields(HfFields& f, ModelConfig& c) {
-  int64_t rest = c.head_dim - c.rotary_dim;
-  f.size("kv_lora_rank", c.kv_rank);
-  if (c.kv_rank == 0) f.refuse("kv_lora_rank", "models of this kind have latent attention");
-  f.size("qk_nope_head_dim", rest);
-  f.size("qk_rope_head_dim", c.rotary_dim);
-  f.size("v_head_dim", c.value_dim);
-  c.head_dim = rest + c.rotary_dim;
-  f.only("rope_interleave", true);
-  f.flag("attention_bias", c.qkv_bias, false);
-  c.output_bias = c.qkv_bias;
-}
-
 // What a file without a key means, and how angles are told.
 struct AbsentKeys {
   int64_t query_rank = 1536;
@@ -40,11 +27,11 @@ struct AbsentKeys {
 };
 void common_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent = {}) {
   common_shape_fields(f, c);
-  query_rank_field(f, c, absent.query_rank);
+  latent_attention_fields(f, c, absent.query_rank);
+  f.only("rope_interleave", true);
   f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   activation_field(f, "hidden_act", c.activation, "silu");
-  attention_fields(f, c);
   absent.rope_fields(f, c);
   deepseek_expert_fields(f, c);
 }
@@ -89,12 +76,12 @@ constexpr NameRow kAttention[] = {
     {"layers.#.attention.key", "model.layers.#.self_attn.kv_b_proj", {.part = Part::latent_key}},
     {"layers.#.attention.value", "model.layers.#.self_attn.kv_b_proj", {.part = Part::latent_value}},
     {"layers.#.attention.output", "model.layers.#.self_attn.o_proj"},
-    {"layers.#.moe.router.bias", "model.layers.#.mlp.gate.e_score_correction_bias"},
 };
 constexpr NameRow kQuery[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.q_b_proj", {.part = Part::latent_query}}};
 constexpr NameRow kDirectQuery[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.part = Part::latent_query}}};
+constexpr NameRow kRouterBias[] = {{"layers.#.moe.router.bias", "model.layers.#.mlp.gate.e_score_correction_bias"}};
 
 constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "model.layers.#.enorm"},
                             {"layers.#.mtp.hidden_norm", "model.layers.#.hnorm"},
@@ -109,10 +96,11 @@ constexpr NameRow kStacks[] = {
 };
 
 const std::vector<NameRow>& names(const ModelConfig& c) {
-  const auto rows_with = [](std::span<const NameRow> query) {
-    return joined({outer_names(), pre_norm_names(), std::span(kAttention), query, gated_names(), expert_names()});
+  const auto rows_with = [](int64_t query_rank) {
+    return joined({outer_names(), pre_norm_names(), latent_attention_names({.query_rank = query_rank}),
+                   std::span(kRouterBias), gated_names(), expert_names()});
   };
-  static const std::vector<NameRow> rows = rows_with(kQuery), direct = rows_with(kDirectQuery);
+  static const std::vector<NameRow> rows = rows_with(1), direct = rows_with(0);
   return c.query_rank > 0 ? rows : direct;
 }
 
@@ -126,6 +114,25 @@ const std::vector<NameRow>& mistral4_names(const ModelConfig& c) {
 }  // namespace hf_deepseek
 
 std::span<const NameRow> deepseek_mtp_names() { return hf_deepseek::kMtp; }
+
+void latent_attention_fields(HfFields& f, ModelConfig& c, int64_t absent_query_rank) {
+  hf_deepseek::query_rank_field(f, c, absent_query_rank);
+  int64_t rest = c.head_dim - c.rotary_dim;
+  f.size("kv_lora_rank", c.kv_rank);
+  if (c.kv_rank == 0) f.refuse("kv_lora_rank", "models of this kind have latent attention");
+  f.size("qk_nope_head_dim", rest);
+  f.size("qk_rope_head_dim", c.rotary_dim);
+  f.size("v_head_dim", c.value_dim);
+  c.head_dim = rest + c.rotary_dim;
+  f.flag("attention_bias", c.qkv_bias, false);
+  c.output_bias = c.qkv_bias;
+}
+
+const std::vector<NameRow>& latent_attention_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({hf_deepseek::kAttention, hf_deepseek::kQuery}),
+                                    direct = joined({hf_deepseek::kAttention, hf_deepseek::kDirectQuery});
+  return c.query_rank > 0 ? rows : direct;
+}
 
 void deepseek_expert_fields(HfFields& f, ModelConfig& c) {
   f.size("n_routed_experts", c.experts);

@@ -24,6 +24,7 @@ std::vector<HfFamily> hf_glm_families();
 std::vector<HfFamily> hf_gpt_oss_families();
 std::vector<HfFamily> hf_granite_families();
 std::vector<HfFamily> hf_hunyuan_families();
+std::vector<HfFamily> hf_kimi_families();
 std::vector<HfFamily> hf_lfm2_families();
 std::vector<HfFamily> hf_minimax_families();
 std::vector<HfFamily> hf_nemotron_families();
@@ -97,6 +98,9 @@ void sparse_layers_fields(HfFields& fields, ModelConfig& config, int64_t absent)
 void balance_loss_field(HfFields& fields, ModelConfig& config, double absent = 0.001);
 // Shared experts as one, as wide as `key` says they are together, of experts of moe_intermediate_size.
 void shared_width_field(HfFields& fields, ModelConfig& config, const char* key, int64_t otherwise);
+// What DeepSeek-V2 calls latent attention, and who follows it: its shape, but for how it turns, and its tensors.
+void latent_attention_fields(HfFields& fields, ModelConfig& config, int64_t absent_query_rank);
+const std::vector<NameRow>& latent_attention_names(const ModelConfig& config);
 // What DeepSeek-V3 calls experts, and who follows it.
 void deepseek_expert_fields(HfFields& fields, ModelConfig& config);
 

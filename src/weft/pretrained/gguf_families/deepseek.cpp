@@ -5,27 +5,6 @@ namespace weft {
 namespace gguf_deepseek {
 namespace {
 
-// llama.cpp attends to the latent vectors themselves, as if all heads had one key: the lengths that it calls a key's
-// and a value's are theirs.
-void attention_fields(GgufFields& f, ModelConfig& c) {
-  constexpr const char *kKeyHeads = "attention.head_count_kv", *kQueryRank = "attention.q_lora_rank";
-  if (f.is_reading()) {
-    if (c.kv_heads != 1)
-      f.refuse(kKeyHeads, "files that hold keys and values in one tensor are not read: convert the model again");
-    c.kv_heads = c.heads;
-  } else {
-    f.set(kKeyHeads, int64_t(1));
-    f.set("attention.key_length", c.kv_rank + c.rotary_dim);
-    f.set("attention.value_length", c.kv_rank);
-  }
-  if (f.is_reading() || c.query_rank > 0) f.size(kQueryRank, c.query_rank, 0);
-  c.value_dim = c.values_dim();
-  f.size("attention.kv_lora_rank", c.kv_rank);
-  f.size("attention.key_length_mla", c.head_dim);
-  f.size("attention.value_length_mla", c.value_dim);
-  f.size("rope.dimension_count", c.rotary_dim);
-}
-
 // A tenth of what the stretch multiplies angles by, and scores.
 void stretch_field(GgufFields& f, RopeScaling& s) {
   constexpr const char* kKey = "rope.scaling.yarn_log_multiplier";
@@ -38,7 +17,7 @@ void stretch_field(GgufFields& f, RopeScaling& s) {
 void fields(GgufFields& f, ModelConfig& c) {
   gguf_shape_fields(f, c);
   f.number("attention.layer_norm_rms_epsilon", c.norm_eps);
-  attention_fields(f, c);
+  gguf_latent_fields(f, c);
   f.number("rope.freq_base", c.rope_theta, 10000);
   gguf_scaling_fields(f, c);
   stretch_field(f, c.rope_scaling);
@@ -60,15 +39,41 @@ constexpr NameRow kQuery[] = {{"layers.#.attention.query", "blk.#.attn_q_b", {.p
 constexpr NameRow kDirectQuery[] = {{"layers.#.attention.query", "blk.#.attn_q", {.part = Part::latent_query}}};
 
 std::span<const NameRow> names(const ModelConfig& c) {
-  const auto rows_with = [&](std::span<const NameRow> query) {
-    return joined({query, std::span(kAttention), gguf_halved_names(c)});
+  const auto rows_with = [&](int64_t query_rank) {
+    return joined({gguf_latent_names({.query_rank = query_rank}), gguf_halved_names(c)});
   };
-  static const std::vector<NameRow> rows = rows_with(kQuery), direct = rows_with(kDirectQuery);
+  static const std::vector<NameRow> rows = rows_with(1), direct = rows_with(0);
   return c.query_rank > 0 ? rows : direct;
 }
 
 }  // namespace
 }  // namespace gguf_deepseek
+
+void gguf_latent_fields(GgufFields& f, ModelConfig& c) {
+  constexpr const char *kKeyHeads = "attention.head_count_kv", *kQueryRank = "attention.q_lora_rank";
+  if (f.is_reading()) {
+    if (c.kv_heads != 1)
+      f.refuse(kKeyHeads, "files that hold keys and values in one tensor are not read: convert the model again");
+    c.kv_heads = c.heads;
+  } else {
+    c.kv_heads = 1;
+    f.set(kKeyHeads, c.kv_heads);
+    f.set("attention.key_length", c.kv_rank + c.rotary_dim);
+    f.set("attention.value_length", c.kv_rank);
+  }
+  if (f.is_reading() || c.query_rank > 0) f.size(kQueryRank, c.query_rank, 0);
+  c.value_dim = c.values_dim();
+  f.size("attention.kv_lora_rank", c.kv_rank);
+  f.size("attention.key_length_mla", c.head_dim);
+  f.size("attention.value_length_mla", c.value_dim);
+  f.size("rope.dimension_count", c.rotary_dim);
+}
+
+std::span<const NameRow> gguf_latent_names(const ModelConfig& c) {
+  using namespace gguf_deepseek;
+  static const std::vector<NameRow> rows = joined({kQuery, kAttention}), direct = joined({kDirectQuery, kAttention});
+  return c.query_rank > 0 ? rows : direct;
+}
 
 std::vector<GgufFamily> gguf_deepseek_families() {
   using namespace gguf_deepseek;

@@ -18,6 +18,7 @@ std::vector<GgufFamily> gguf_exaone_families();
 std::vector<GgufFamily> gguf_glm_families();
 std::vector<GgufFamily> gguf_gpt_oss_families();
 std::vector<GgufFamily> gguf_hunyuan_families();
+std::vector<GgufFamily> gguf_kimi_families();
 std::vector<GgufFamily> gguf_minimax_families();
 std::vector<GgufFamily> gguf_lfm2_families();
 std::vector<GgufFamily> gguf_nemotron_h_families();
@@ -43,6 +44,11 @@ void gguf_window_fields(GgufFields& fields, ModelConfig& config, int64_t absent,
 
 // Which projections have biases, as the tensors say.
 void gguf_bias_fields(const GgufFields& fields, ModelConfig& config);
+
+// The shape of latent attention. llama.cpp attends to the latent vectors themselves, as if all heads had one key: the
+// lengths that it calls a key's and a value's are theirs.
+void gguf_latent_fields(GgufFields& fields, ModelConfig& config);
+std::span<const NameRow> gguf_latent_names(const ModelConfig& config);
 
 void gguf_expert_fields(GgufFields& fields, ModelConfig& config);
 // How they are chosen; otherwise: what a file that does not say means.
