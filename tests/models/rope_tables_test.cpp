@@ -25,7 +25,7 @@ TEST(RopeTablesTest, GrowWithTheTextsThatAreRead) {
   const ModelConfig config = long_config();
   RopeTables tables(config);
   tables.prepare(rank.context, DType::f32);
-  const RopeTable &turned = *tables.of(0), &scaled = *tables.of(3);
+  const RopeTable &turned = tables.of(0), &scaled = *tables.unrotated();
   EXPECT_EQ(turned.cos.dim(0), kFirst);
   const void* const before = turned.cos.raw();
   tables.reserve(rank.context, kFirst);
@@ -54,7 +54,7 @@ TEST(RopeTablesTest, AreWholeOfOtherModels) {
   config.context = 40;
   RopeTables tables(config);
   tables.prepare(rank.context, DType::f32);
-  EXPECT_EQ(tables.of(0)->cos.dim(0), 40);
+  EXPECT_EQ(tables.of(0).cos.dim(0), 40);
 }
 
 }  // namespace

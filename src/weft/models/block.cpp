@@ -61,7 +61,6 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .heads = c.heads,
           .head_dim = c.head_dim,
           .rotary_dim = c.rotary_dim,
-          .is_rotated = c.is_rotated(layer),
           .value_dim = c.value_dim,
           .kv_rank = c.kv_rank,
           .query_rank = c.query_rank,
@@ -188,12 +187,11 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
     conv_.emplace(name + ".state", layer, conv_config(c), partition);
   else if (c.is_recurrent(layer))
     recurrent_.emplace(name + ".state", layer, state_config(c), partition);
+  const RopeTable* const turn = c.is_rotated(layer) ? &rope.of(layer) : rope.unrotated();
   if (c.attends(layer) && c.is_latent())
-    latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), *rope.of(layer),
-                              partition);
+    latent_attention_.emplace(name + ".attention", layer, latent_attention_config(c, layer), turn, partition);
   else if (c.attends(layer))
-    attention_.emplace(name + ".attention", int(c.keys_of(layer)), attention_config(c, layer), rope.of(layer),
-                       partition);
+    attention_.emplace(name + ".attention", int(c.keys_of(layer)), attention_config(c, layer), turn, partition);
   if (has_pre && has_mlp && kind_ != BlockKind::parallel_shared) make_norm(mlp_norm_, ".mlp_norm");
   if (has_post) make_norm(mlp_post_norm_, ".mlp_post_norm");
   if (c.has_experts(layer)) moe_.emplace(name + ".moe", moe_config(c), partition);

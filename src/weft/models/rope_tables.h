@@ -11,11 +11,10 @@ class RopeTables {
   explicit RopeTables(const ModelConfig& config) : config_(config) {}
   RopeTables(const RopeTables&) = delete;
 
-  // Of a layer; stays where it is. Null where a layer does nothing by position.
-  const RopeTable* of(int64_t layer) const {
-    if (!config_.is_rotated(layer)) return scales_unrotated() ? &unrotated_ : nullptr;
-    return has_local() && config_.is_local(layer) ? &local_ : &global_;
-  }
+  // Of a layer that turns; stays where it is.
+  const RopeTable& of(int64_t layer) const { return has_local() && config_.is_local(layer) ? local_ : global_; }
+  // Of the others; null where these do nothing by position.
+  const RopeTable* unrotated() const { return scales_unrotated() ? &unrotated_ : nullptr; }
 
   // Gives the tables memory and computes them, of kFirstPositions at most. wide: f32, or f64 beside f64.
   void prepare(Context& context, DType wide);

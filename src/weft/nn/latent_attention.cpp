@@ -41,7 +41,7 @@ NormConfig norm_config(const LatentAttentionConfig& c) { return {.kind = NormKin
 }  // namespace
 
 LatentAttention::LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& c,
-                                 const RopeTable& rope, const Partition& partition)
+                                 const RopeTable* rope, const Partition& partition)
     : config_(c),
       tensor_(partition.tensor),
       heads_(tensor_.cut(c.heads)),
@@ -81,10 +81,9 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
   const Var queries = reshape(in.q, {asked.num_tokens, heads, config_.head_dim});
   const Var shared_keys = reshape(in.rotary, {tokens, 1, config_.rotary_dim});
   const auto [q, rotary] =
-      config_.is_rotated
-          ? apply(*residual.context, RopeOp{rope_, {asked.attention.positions, pass.attention.positions}}, queries,
-                  shared_keys)
-          : std::array{queries, shared_keys};
+      rope_ ? apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, queries,
+                    shared_keys)
+            : std::array{queries, shared_keys};
   const auto [key, value] = linears(in.latent, key_.weights(), value_.weights());
   const Var k = apply(*residual.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
                       reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));

@@ -16,7 +16,6 @@ struct LatentAttentionConfig {
   int64_t hidden = 0, heads = 0;
   int64_t head_dim = 0;    // of queries and keys: first the elements that turn, then the others
   int64_t rotary_dim = 0;  // those that turn; of keys, the same for all heads
-  bool is_rotated = true;  // false: they do not turn either
   int64_t value_dim = 0;
   int64_t kv_rank = 0;
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
@@ -29,8 +28,8 @@ struct LatentAttentionConfig {
 
 class LatentAttention {
  public:
-  // rope: outlives the layer.
-  LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& config, const RopeTable& rope,
+  // rope: null where nothing is done by position; outlives the layer.
+  LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& config, const RopeTable* rope,
                   const Partition& partition);
 
   // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
@@ -57,7 +56,7 @@ class LatentAttention {
   TensorParallel tensor_;
   Cut heads_;
   AttentionLayer layer_;
-  const RopeTable& rope_;
+  const RopeTable* rope_;
   uint64_t output_dropout_site_;
   std::optional<Linear> query_down_;
   std::optional<Norm> query_norm_;
