@@ -27,6 +27,8 @@ const char* const kBeside[] = {
     "[rl]\nreward = \"command\"\ncommand = [\"score\"]\n",
     "[distill]\nteacher = \"other\"\n",
     "[model]\nexperts = 4\n",
+    "[model]\nexperts = 4\nexpert_layers = [1]\n",
+    "[model]\nunrotated_every = 4\n",
     "[model]\nwindow = 4\n",
     "[model]\nkv_rank = 4\n",
     "[model]\nshared_kv_layers = 1\n",

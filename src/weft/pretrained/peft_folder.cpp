@@ -102,7 +102,8 @@ bool is_there(const NameRow& row, const std::string& module, const ModelConfig& 
   int64_t layer = -1;
   std::from_chars(module.data() + at + kLayers.size(), module.data() + module.size(), layer);
   if (layer < 0 || layer >= base.layers) return true;
-  return !row.param.starts_with(base.is_recurrent(layer) ? "layers.#.attention." : "layers.#.state.");
+  if (row.param.starts_with("layers.#.attention.")) return base.attends(layer);
+  return !row.param.starts_with("layers.#.state.") || base.is_recurrent(layer);
 }
 
 // Those that stand beside a tensor, of which several parameters may be parts.
