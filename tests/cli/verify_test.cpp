@@ -127,6 +127,18 @@ TEST_F(VerifyCommandTest, ADifferenceIsAFailure) {
   EXPECT_EQ(o.status, 1);
   EXPECT_NE(o.out.find("FAIL tp=2"), std::string::npos) << o.out;
   EXPECT_NE(o.err.find("differs from one rank"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("experts"), std::string::npos) << o.err;
+}
+
+TEST_F(VerifyCommandTest, ADifferenceInHalfPrecisionMayBeOtherExperts) {
+  const auto failure = [&](const char* precision) {
+    return weft
+        .run(fmt::format("verify r.toml --mesh tp=2 --tolerance 1e-30 --model.experts=4 --train.precision={}",
+                         precision))
+        .err;
+  };
+  EXPECT_NE(failure("bf16").find("--train.precision=fp32 tells"), std::string::npos);
+  EXPECT_EQ(failure("fp32").find("experts"), std::string::npos);
 }
 
 TEST_F(VerifyCommandTest, ImpossibleMeshesAreRefused) {
