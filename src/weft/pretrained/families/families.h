@@ -71,6 +71,9 @@ void write_rope_by_layer(HfFields& fields, ModelConfig& config, double theta);
 
 // sliding_window with nothing else to say: all layers are local, or none. absent: what a file without the key means.
 void window_field(HfFields& fields, ModelConfig& config, int64_t absent = 0);
+// A list that calls every layer one of two kinds, which is there: whether each is the first.
+std::vector<bool> layers_that_are(const HfFields& fields, const ModelConfig& config, const char* key,
+                                  std::string_view kind, std::string_view other);
 // layer_types, where it is there: the window's layers are those that it calls "sliding_attention".
 void layer_types_field(HfFields& fields, ModelConfig& config);
 // max_window_layers, and layer_types: of a model with a window, the layers from that one on are local.

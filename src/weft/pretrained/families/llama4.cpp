@@ -52,16 +52,7 @@ void chunk_fields(HfFields& f, ModelConfig& c) {
   if (c.window == 0) return;
   std::vector<bool> is_local;
   for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_rotated(i));
-  if (f.has(kTypes)) {
-    const JsonView types = f.from().at(kTypes);
-    if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
-    for (int64_t i = 0; i < c.layers; ++i) {
-      const std::string type = types.at(i).string();
-      if (type != kLocal && type != kGlobal)
-        f.refuse(kTypes, fmt::format("there are {} and {}, not {}", kLocal, kGlobal, type));
-      is_local[size_t(i)] = type == kLocal;
-    }
-  }
+  if (f.has(kTypes)) is_local = layers_that_are(f, c, kTypes, kLocal, kGlobal);
   if (!set_local_layers(c, is_local)) f.refuse(kTypes, "weft knows every n-th layer as a global one");
 }
 

@@ -220,6 +220,19 @@ void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
     f.to()["sliding_window"] = nullptr;
 }
 
+std::vector<bool> layers_that_are(const HfFields& f, const ModelConfig& c, const char* key, std::string_view kind,
+                                  std::string_view other) {
+  const JsonView kinds = f.from().at(key);
+  if (kinds.size() != c.layers) f.refuse(key, "it must name every layer");
+  std::vector<bool> told;
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const std::string name = kinds.at(i).string();
+    if (name != kind && name != other) f.refuse(key, fmt::format("there are {} and {}, not {}", kind, other, name));
+    told.push_back(name == kind);
+  }
+  return told;
+}
+
 bool attending_layers_field(HfFields& f, ModelConfig& c, std::string_view attends, std::string_view is_recurrent) {
   constexpr const char* kTypes = "layer_types";
   if (!f.is_reading()) {
@@ -228,16 +241,7 @@ bool attending_layers_field(HfFields& f, ModelConfig& c, std::string_view attend
     return true;
   }
   if (!f.has(kTypes)) return false;
-  const JsonView types = f.from().at(kTypes);
-  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
-  std::vector<bool> told;
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const std::string type = types.at(i).string();
-    if (type != attends && type != is_recurrent)
-      f.refuse(kTypes, fmt::format("there are {} and {}, not {}", is_recurrent, attends, type));
-    told.push_back(type == attends);
-  }
-  set_attending_layers(c, told);
+  set_attending_layers(c, layers_that_are(f, c, kTypes, attends, is_recurrent));
   return true;
 }
 
@@ -248,16 +252,8 @@ void layer_types_field(HfFields& f, ModelConfig& c) {
     return;
   }
   if (!f.has("layer_types") || c.window == 0) return;
-  const JsonView types = f.from().at("layer_types");
-  if (types.size() != c.layers) f.refuse("layer_types", "it must name every layer");
-  std::vector<bool> is_local;
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const std::string type = types.at(i).string();
-    if (type != "sliding_attention" && type != "full_attention")
-      f.refuse("layer_types", fmt::format("there are sliding_attention and full_attention, not {}", type));
-    is_local.push_back(type == "sliding_attention");
-  }
-  if (!set_local_layers(c, is_local)) f.refuse("layer_types", "weft knows every n-th layer as a global one");
+  if (!set_local_layers(c, layers_that_are(f, c, "layer_types", "sliding_attention", "full_attention")))
+    f.refuse("layer_types", "weft knows every n-th layer as a global one");
 }
 
 void last_layers_local_fields(HfFields& f, ModelConfig& c, int64_t absent) {
@@ -313,16 +309,7 @@ void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {
     return;
   }
   if (!f.has(kTypes)) return;
-  const JsonView types = f.from().at(kTypes);
-  if (types.size() != c.layers) f.refuse(kTypes, "it must name every layer");
-  std::vector<bool> told;
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const std::string type = types.at(i).string();
-    if (type != "sparse" && type != "dense")
-      f.refuse(kTypes, fmt::format("there are sparse and dense, not {}", type));
-    told.push_back(type == "sparse");
-  }
-  set_expert_layers(c, told);
+  set_expert_layers(c, layers_that_are(f, c, kTypes, "sparse", "dense"));
 }
 
 void balance_loss_field(HfFields& f, ModelConfig& c, double absent) {
