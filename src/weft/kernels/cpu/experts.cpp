@@ -266,14 +266,12 @@ void combine_rows_backward(Stream& stream, const Tensor& dx, const Tensor& dweig
         const T* const g = gradients + i / k * cols;
         const int64_t at = copies.at[i] * cols;
         const auto factor = hn::Set(d, factors[i]);
-        if (dfactors)
-          dfactors[i] = sum_of_lanes(sum_over(cols, [&](int64_t c, auto part) HWY_ATTR {
-            return hn::Mul(load(d, g + c, part), load(d, rows + at + c, part));
-          }));
-        if (drows)
-          for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
-            store(hn::Mul(load(d, g + c, part), factor), d, drows + at + c, part);
-          });
+        const float dfactor = sum_of_lanes(sum_over(cols, [&](int64_t c, auto part) HWY_ATTR {
+          const auto dyc = load(d, g + c, part);
+          if (drows) store(hn::Mul(dyc, factor), d, drows + at + c, part);
+          return rows ? hn::Mul(dyc, load(d, rows + at + c, part)) : hn::Zero(d);
+        }));
+        if (dfactors) dfactors[i] = dfactor;
       }
     };
     stream.team().parallel_for(dy.dim(0), rows_per_chunk((2 * k + 1) * cols * int64_t(sizeof(T))), body);
