@@ -109,6 +109,10 @@ void HfFields::only_null(const char* key) {
     refuse(key, "only null is");
 }
 
+bool HfFields::is_null(const char* key) const {
+  return from_ && from_->is_object() && !from_->has(key) && from_->raw().contains(key);
+}
+
 const char* HfFields::key_of(const void* value) const {
   for (const auto& [place, key] : places_)
     if (place == value) return key.c_str();

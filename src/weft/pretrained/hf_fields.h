@@ -19,6 +19,7 @@ class HfFields {
   explicit HfFields(nlohmann::json& to) : to_(&to) {}
   bool is_reading() const { return from_ != nullptr; }
   bool has(const char* key) const { return from_ && from_->has(key); }
+  bool is_null(const char* key) const;  // there, where an absent key means something else
   // The key that a value was read from, below those of objects that it stands in; null where it is from none.
   const char* key_of(const void* value) const;
   // An object inside was read by fields of its own.

@@ -46,9 +46,8 @@ void chunk_fields(HfFields& f, ModelConfig& c) {
     for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.is_local(i) ? kLocal : kGlobal);
     return;
   }
-  const std::vector<std::string> keys = f.from().keys();
   c.window = 0, c.chunked_window = true;
-  if (f.has(kChunk) || !std::ranges::binary_search(keys, kChunk)) f.size(kChunk, c.window, 8192);
+  if (!f.is_null(kChunk)) f.size(kChunk, c.window, 8192);
   if (c.window == 0) return;
   std::vector<bool> is_local;
   for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_rotated(i));

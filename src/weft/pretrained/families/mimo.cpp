@@ -1,6 +1,5 @@
 // MiMo-V2-Flash as Hugging Face saves it: values narrower than keys and multiplied by a number, local layers with
 // twice as many heads of keys and with sinks, and experts as in DeepSeek-V3.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -70,8 +69,7 @@ void key_head_fields(HfFields& f, ModelConfig& c) {
 void value_scale_field(HfFields& f, ModelConfig& c) {
   constexpr const char* kScale = "attention_value_scale";
   constexpr double kUsual = 0.707;
-  const bool is_null = f.is_reading() && !f.has(kScale) && std::ranges::binary_search(f.from().keys(), kScale);
-  f.number(kScale, c.attention_out_scale, is_null ? 1 : kUsual);
+  f.number(kScale, c.attention_out_scale, f.is_null(kScale) ? 1 : kUsual);
 }
 
 // A list of 0 and 1, one for each layer.

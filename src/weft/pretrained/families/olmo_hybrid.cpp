@@ -1,6 +1,5 @@
 // OLMo Hybrid as Hugging Face saves it: layers of the gated delta rule, with norms before their parts, between those
 // of OLMo 3 that attend, mostly without positions.
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
@@ -18,7 +17,7 @@ void angle_fields(HfFields& f, ModelConfig& c) {
     return;
   }
   const JsonView angles = f.has(kParameters) ? f.from().at(kParameters) : f.from();
-  const bool is_null = !angles.has(kTheta) && std::ranges::binary_search(angles.keys(), kTheta);
+  const bool is_null = HfFields(angles).is_null(kTheta);
   c.unrotated_every = is_null ? 1 : 0;
   if (!is_null) rope_fields(f, c, 10000);
 }

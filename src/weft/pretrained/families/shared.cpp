@@ -210,8 +210,7 @@ void write_rope_by_layer(HfFields& f, ModelConfig& c, double theta) {
 
 void window_field(HfFields& f, ModelConfig& c, int64_t absent) {
   if (f.is_reading() && !f.has("sliding_window")) {
-    const std::vector<std::string> keys = f.from().keys();  // one that says null means none
-    c.window = std::ranges::binary_search(keys, "sliding_window") ? 0 : absent;
+    c.window = f.is_null("sliding_window") ? 0 : absent;
     return;
   }
   if (f.is_reading() || c.window > 0)
