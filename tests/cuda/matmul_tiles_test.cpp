@@ -87,6 +87,24 @@ TEST_P(CudaMatmulTilesTest, EqualTheReference) {
       ASSERT_NEAR(got[i][j], want[i][j], 1e-4 * double(c.k) + digit * std::abs(want[i][j])) << i << ' ' << j;
 }
 
+class CudaMatmulBatchTest : public CudaMatmulTilesTest {};
+INSTANTIATE_TEST_SUITE_P(
+    All, CudaMatmulBatchTest,
+    testing::Values(TilesCase{"of_one_row", DType::bf16, {0, 1, 2, 3}, 24, 16, Kind::none, true},
+                    TilesCase{"of_many", DType::f16, {0, 20, 40}, 40, 72, Kind::none, true},
+                    TilesCase{"of_f32", DType::f32, {0, 3, 6}, 8, 12, Kind::none, true},
+                    TilesCase{"into_f32", DType::bf16, {0, 2, 4}, 16, 8, Kind::none, true, false, true}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST_P(CudaMatmulBatchTest, GroupsOfAsManyRowsAreOneProduct) {
+  const TilesCase& c = GetParam();
+  const int64_t products = num_products(0);
+  const Results got = results(bench_, cuda_kernels(), c.dtype);
+  if (kIsEmulated) EXPECT_EQ(num_products(0), products + 1);
+  Workbench host;
+  expect_near("y", got[0], results(host, reference_kernels(), DType::f64)[0], c.dtype == DType::f32 ? 1e-5 : 0.1);
+}
+
 // Whatever else its group has, and whatever the size of tiles.
 TEST(CudaMatmulTiles, ARowHasTheBitsItHasInAnotherGroup) {
   constexpr int64_t kRows = 140, kN = 48, kK = 328;

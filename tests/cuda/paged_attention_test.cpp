@@ -60,6 +60,15 @@ std::vector<Heads> all_heads() {
   add("cap_and_window", [](Heads& h) { h.softcap = 3, h.window = 70; });
   add("blocks_of_1", [&](Heads& h) { tensor(h), h.block_tokens = 1; });
   add("blocks_of_37", [](Heads& h) { h.block_tokens = 37; });
+  const auto in_keys = [](Heads& h, int dim, int value_dim) {
+    h.values_in_keys = true, h.kv_heads = 1, h.heads = 6, h.dim = dim, h.value_dim = value_dim;
+  };
+  add("values_in_keys", [&](Heads& h) { in_keys(h, 48, 40); });
+  add("values_in_keys_bf16", [&](Heads& h) { tensor(h), in_keys(h, 320, 264), h.heads = 16; });
+  add("values_in_keys_odd", [&](Heads& h) { tensor(h), in_keys(h, 40, 33), h.kv_heads = 2; });
+  add("values_are_keys", [&](Heads& h) { tensor(h), in_keys(h, 64, 64), h.window = 150; });
+  add("int8_values_in_keys", [&](Heads& h) { in_keys(h, 44, 33), h.type = DType::bf16, h.codes = RowCodes::int8; });
+  add("fp8_values_in_keys", [&](Heads& h) { in_keys(h, 72, 64), h.codes = RowCodes::fp8, h.kv_heads = 2; });
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8})
     for (const DType type : {DType::f32, DType::bf16, DType::f16})
       for (const int dim : {33, 64}) {
@@ -80,7 +89,8 @@ std::vector<Heads> heads_in_company() {
   const std::set<std::string> names{
       "f32",        "bf16",           "f16",          "bf16_in_f32",      "one_for_all",
       "window_50",  "cap_and_window", "wider_values", "int8_bf16_dim_64", "fp8_f32_dim_33",
-      "parts_bf16", "parts_f16",      "parts_window", "parts_sinks",      "sinks"};
+      "parts_bf16", "parts_f16",      "parts_window", "parts_sinks",      "sinks",
+      "values_in_keys_bf16"};
   std::vector<Heads> some = all_heads();
   std::erase_if(some, [&](const Heads& h) { return !names.contains(h.name); });
   check(some.size() == names.size(), "a name is of no heads");

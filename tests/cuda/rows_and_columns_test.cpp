@@ -90,6 +90,10 @@ std::vector<ParityCase> make_cases() {
                                    RopeArgs{o.inout("k", {2, 1, 32}), cos, sin, positions.data() + 1}});
          k.join_heads(stream, o.out("y", {3, 5, 24}), o.x("shared", {3, 8}), o.x("own", {3, 5, 16}));
          k.split_heads(stream, o.out("dshared", {3, 8}), o.out("down", {3, 5, 16}), o.x("dy", {3, 5, 24}));
+         for (const int64_t first : {0, 5, 16}) {
+           k.take_heads(stream, o.out("by head", {5, 3, 8}), o.x("by token", {3, 5, 24}), first);
+           k.put_heads(stream, o.inout("whole", {3, 5, 24}), o.x("part", {5, 3, 8}), first);
+         }
        },
        1e-5, false});
   cases.push_back({"place_rows", [](const Kernels& k, Stream& stream, Operands& o) {

@@ -71,6 +71,13 @@ std::vector<Heads> all_heads() {
   add_bf16("bf16_window_1", [](Heads& h) { h.window = 1, h.kv_heads = 4; });
   add("sinks", [](Heads& h) { h.has_sinks = true; });
   add_bf16("bf16_sinks_and_window", [](Heads& h) { h.has_sinks = true, h.window = 51; });
+  const auto in_keys = [](Heads& h, int dim, int value_dim) {
+    h.values_in_keys = true, h.kv_heads = 1, h.heads = 6, h.dim = dim, h.value_dim = value_dim;
+  };
+  add("values_in_keys", [&](Heads& h) { in_keys(h, 48, 40); });
+  add("values_in_keys_of_two", [&](Heads& h) { in_keys(h, 33, 20), h.kv_heads = 2, h.pool = DType::f16; });
+  add_bf16("bf16_values_in_keys", [&](Heads& h) { in_keys(h, 576, 512), h.heads = 16; });
+  add_bf16("bf16_values_are_keys", [&](Heads& h) { in_keys(h, 33, 33), h.window = 51; });
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8}) {
     const auto add_codes = [&](const char* name, auto change) {
       add("", change);
@@ -80,6 +87,7 @@ std::vector<Heads> all_heads() {
     add_codes("", [](Heads&) {});
     add_codes("_dim_33", [](Heads& h) { h.dim = h.value_dim = 33, h.block_tokens = 37; });
     add_codes("_dim_128", [](Heads& h) { h.dim = h.value_dim = 128, h.kv_heads = 4; });
+    add_codes("_values_in_keys", [&](Heads& h) { in_keys(h, 41, 30); });
     add_codes("_cap_and_window", [](Heads& h) { h.softcap = 3, h.window = 70, h.block_tokens = 1; });
     if (codes == RowCodes::fp8) continue;
     add_codes("_of_bf16", [](Heads& h) { h.type = DType::bf16; });

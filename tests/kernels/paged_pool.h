@@ -15,6 +15,7 @@ struct PagedHeads {
   int block_tokens = 16;
   RowCodes codes = RowCodes::none;
   bool has_sinks = false;
+  bool values_in_keys = false;  // they are the first elements of keys
 
   RowFormat format() const { return codes == RowCodes::none ? RowFormat{pool} : RowFormat::of(codes); }
 };
@@ -38,10 +39,12 @@ class PagedPool {
     for (size_t i = blocks.size(); order && i-- > 1;) std::swap(blocks[i], blocks[philox(order, i)[0] % (i + 1)]);
     for (int s = 0; s < num_sequences; ++s)
       blocks_.emplace_back(blocks.begin() + s * each, blocks.begin() + (s + 1) * each);
+    const auto clear = [](const Tensor& pool) { std::memset(pool.raw(), 0xff, pool.bytes()); };
     keys_ = bench_.host.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.dim)});
+    clear(keys_);
+    if (h.values_in_keys) return;
     values_ = bench_.host.empty(h.format().dtype, {all, h.block_tokens, h.kv_heads, row_width(h.codes, h.value_dim)});
-    std::memset(keys_.raw(), 0xff, keys_.bytes());
-    std::memset(values_.raw(), 0xff, values_.bytes());
+    clear(values_);
   }
 
   void place(const Kernels& kernels, int sequence, int32_t begin, int32_t end) {
@@ -52,8 +55,9 @@ class PagedPool {
       return PlaceRowsArgs{pool, rows_of(name, sequence, begin, end, heads_.kv_heads, dim), rows.data(),
                            heads_.codes};
     };
-    kernels.place_rows(bench_.stream,
-                       std::array{rows_for("k", keys_, heads_.dim), rows_for("v", values_, heads_.value_dim)});
+    const PlaceRowsArgs keys = rows_for("k", keys_, heads_.dim);
+    if (heads_.values_in_keys) return kernels.place_rows(bench_.stream, {&keys, 1});
+    kernels.place_rows(bench_.stream, std::array{keys, rows_for("v", values_, heads_.value_dim)});
   }
 
   // [T, N, value_dim] of all these rows together, on the host.
@@ -76,7 +80,8 @@ class PagedPool {
     args.softcap = heads_.softcap, args.window = heads_.window;
     if (heads_.has_sinks) args.sinks = bench_.random(heads_.type, {heads_.heads}, "sinks");
     if (&kernels != &reference_kernels()) {
-      if (!device_keys_) device_keys_ = bench_.on_device(keys_), device_values_ = bench_.on_device(values_);
+      if (!device_keys_) device_keys_ = bench_.on_device(keys_);
+      if (!device_values_ && values_) device_values_ = bench_.on_device(values_);
       args.y = bench_.on_device(y), args.q = bench_.on_device(q);
       args.keys = device_keys_, args.values = device_values_;
       if (args.sinks) args.sinks = bench_.on_device(args.sinks);

@@ -302,6 +302,13 @@ void add_heads_cases(std::vector<ParityCase>& cases) {
                        k.split_heads(stream, o.out("dshared", {tokens, 19}), o.out("down", {tokens, 5, 8}),
                                      o.x("dy", {tokens, 5, 19 + 8}));
                    }});
+  cases.push_back({"part_of_heads", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const int64_t tokens : {0, 1, 37})
+                       for (const int64_t first : {0, 5, 16}) {
+                         k.take_heads(stream, o.out("y", {3, tokens, 8}), o.x("x", {tokens, 3, 24}), first);
+                         k.put_heads(stream, o.inout("whole", {tokens, 3, 24}), o.x("part", {3, tokens, 8}), first);
+                       }
+                   }});
 }
 
 // ---- norms and activations ----

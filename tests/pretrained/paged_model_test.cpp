@@ -1,5 +1,6 @@
 // A model over a paged cache: the logits of a sequence are the same to the last bit however it is cut into steps,
-// whatever sequences go with it and however its blocks lie; and near those over a cache of its own.
+// whatever sequences go with it and however its blocks lie; and near those over a cache of its own, and those
+// without.
 #include "pretrained/model_on_ranks.h"
 #include "weft/autograd/ops/paged_cache.h"
 #include "weft/nn/wanted_rows.h"
@@ -42,6 +43,9 @@ constexpr PagedModel kModels[] = {
      }},
     {"latent", "llama",
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }},
+    {"latent_int8", "llama",
+     [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }, kInt8, 0.06},
+    {"latent_of_few_heads", "llama", [](ModelConfig& c) { c.kv_rank = 24, c.heads = 2, c.rotary_dim = 4; }},
     {"window_and_cap", "llama",
      [](ModelConfig& c) {
        c.kv_heads = 1, c.window = 10, c.global_every = 2, c.attention_softcap = 4, c.qk_norm = true;
@@ -203,16 +207,26 @@ TEST_P(PagedModelTest, ASequenceIsTheSameInAnyCompany) {
                              .num_tokens = kTokens,
                              .attention = {.positions = positions.data(), .cache = &cache}};
              const Tensor logits = model.logits(pass, 0, kTokens);
+             const AttentionSpan span{.q_end = kTokens, .k_end = kTokens};
+             const TokenRun run{.end = kTokens};
+             const Pass at_once{.ids = ids.data(),
+                                .num_tokens = kTokens,
+                                .attention = {.positions = positions.data(), .spans = &span, .num_spans = 1},
+                                .runs = {&run, 1}};
+             const Tensor uncached = model.logits(at_once, 0, kTokens);
              if (!model.has_result()) return;
              ASSERT_EQ(whole.logits(0).size(), ids.size());
-             double largest = 0, worst = 0;
+             double largest = 0, worst = 0, worst_uncached = 0;
              for (int64_t i = 0; i < logits.numel(); ++i) {
                const double here = double(whole.logits(0)[size_t(i / logits.dim(1))][size_t(i % logits.dim(1))]);
                largest = std::max(largest, std::abs(here));
-               worst = std::max(worst, std::abs(here - double(logits.data<float>()[i])));
+               const auto cached = double(logits.data<float>()[i]);
+               worst = std::max(worst, std::abs(here - cached));
+               worst_uncached = std::max(worst_uncached, std::abs(double(uncached.data<float>()[i]) - cached));
              }
              RecordProperty("largest_difference", fmt::format("{:.6f} of {:.3f}", worst, largest));
              EXPECT_LE(worst, GetParam().model.tolerance * largest);
+             EXPECT_LE(worst_uncached, 1e-4 * largest);
              if (format != RowFormat()) EXPECT_GT(worst, 1e-4 * largest) << "no key was rounded";
              EXPECT_GT(largest, 0.1) << "logits that are all alike test nothing";
            });

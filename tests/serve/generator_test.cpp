@@ -10,6 +10,9 @@ ModelConfig config_of(const std::string& family) {
   ModelConfig m = family_defaults(family);
   m.layers = 2, m.hidden = 32, m.heads = 4, m.ffn = 48, m.vocab = 40, m.context = 24;
   m.kv_heads = m.norm == NormKind::rms ? 2 : 4;
+  if (family == "deepseek_v3")
+    m.experts = 0, m.kv_rank = 20, m.query_rank = 28, m.head_dim = 12, m.rotary_dim = 8, m.value_dim = 16,
+    m.kv_heads = 4;
   m.init_std = 0.2f;
   complete(m);
   return m;
@@ -33,7 +36,7 @@ int32_t greedy_by_forward(Context& context, Decoder& model, const std::vector<in
 }
 
 class GeneratorTest : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Families, GeneratorTest, testing::Values("gpt2", "llama"));
+INSTANTIATE_TEST_SUITE_P(Families, GeneratorTest, testing::Values("gpt2", "llama", "deepseek_v3"));
 
 TEST_P(GeneratorTest, DecodeEqualsTheFullForward) {
   TestRank rank(cpu_kernels(), 2);

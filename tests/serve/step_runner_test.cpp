@@ -124,16 +124,22 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Cached{"one", config_with(2), {}}, Cached{"tp2", config_with(2), {.tp = 2}},
                     Cached{"one_head_tp2", config_with(1), {.tp = 2}}, Cached{"pp2", config_with(4), {.pp = 2}},
                     Cached{"cp4", config_with(2), {.cp = 4}}, Cached{"cp2tp2", config_with(2), {.cp = 2, .tp = 2}},
-                    Cached{"latent", latent_config(), {}}, Cached{"bf16", config_with(2), {}, {DType::bf16}},
+                    Cached{"latent", latent_config(), {}}, Cached{"latent_tp2", latent_config(), {.tp = 2}},
+                    Cached{"bf16", config_with(2), {}, {DType::bf16}},
                     Cached{"int8", config_with(2), {}, RowFormat::of(RowCodes::int8)},
                     Cached{"latent_fp8_pp2", latent_config(), {.pp = 2}, RowFormat::of(RowCodes::fp8)}),
     [](const auto& test) { return test.param.name; });
 
-TEST(StepRunnerTest, StepsOfAnswersAllocateNothing) {
+class SteadyStepsTest : public testing::TestWithParam<Cached> {};
+INSTANTIATE_TEST_SUITE_P(Models, SteadyStepsTest,
+                         testing::Values(Cached{"plain", config_with(2), {}}, Cached{"latent", latent_config(), {}}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(SteadyStepsTest, OfAnswersAllocateNothing) {
   TestRank rank(cpu_kernels());
   const auto alone = make_single_communicator();
   const Mesh mesh(*alone, {});
-  ForwardModel model(rank.context, mesh, config_with(2), DType::f32);
+  ForwardModel model(rank.context, mesh, GetParam().config, DType::f32);
   initial_values(11)(model);
   const BlockPoolOptions pool{.num_blocks = 64, .block_tokens = 4};
   StepRunner runner(model, pool.num_blocks, pool.block_tokens);

@@ -168,9 +168,10 @@ struct PagedAttentionArgs {
   Tensor y;  // [T, N, D], or value_dim in place of D
   Tensor q;  // [T, N, D]
   // [blocks, block_tokens, K, D], or value_dim in place of values' D; any float dtype. Of codes u8, each D wider by
-  // its scale.
+  // its scale. Without values, those are the first elements of keys, of as many as y has.
   Tensor keys, values;
-  RowCodes codes = RowCodes::none;           // of both
+  RowCodes codes = RowCodes::none;  // of both
+  const Tensor& value_pool() const { return values ? values : keys; }
   const PagedSequence* sequences = nullptr;  // [num_sequences], host memory; their rows ascend and are all of T
   int num_sequences = 0;
   float scale = 0, softcap = 0;  // as in AttentionShape
@@ -264,6 +265,7 @@ struct RouteArgs {
   Tensor bias;       // [E] f32, optional
   Tensor factors;    // [E] f32, optional: the weight of an expert is multiplied by its factor
   RouteRule rule;
+  bool are_given = false;  // `experts` is read: each token's differ, and nothing is chosen
 
   // For kernels to which tensors are memory of the host.
   int32_t* on_host() const { return chosen ? chosen.data<int32_t>() : experts; }
@@ -347,6 +349,10 @@ struct Kernels {
   void (*join_heads)(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
   // The gradients; that of `shared` is the sum over heads, in their order.
   void (*split_heads)(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
+  // y[N, T, D] = x[T, N, first : first + D]: a part of every head, head by head; and the way back, y[T, N, first :
+  // first + D] = x[N, T, D], which leaves the rest of y as it is.
+  void (*take_heads)(Stream&, const Tensor& y, const Tensor& x, int64_t first);
+  void (*put_heads)(Stream&, const Tensor& y, const Tensor& x, int64_t first);
 
   // ---- states in place of keys and values ----
   // Of several that share nothing they write, as place_rows.

@@ -276,14 +276,15 @@ void check_paged_attention(const PagedAttentionArgs& args) {
   op.rank("q", args.q, 3);
   op.rank("y", args.y, 3);
   op.pool("keys", args.keys, args.codes);
-  op.pool("values", args.values, args.codes);
+  if (args.values) op.pool("values", args.values, args.codes);
   const int64_t num_rows = args.q.dim(0), num_blocks = args.keys.dim(0), block_tokens = args.keys.dim(1);
   const auto of_width = [&](int64_t dim) {
     return Shape{num_blocks, block_tokens, args.keys.dim(2), row_width(args.codes, dim)};
   };
   op.dims("keys", args.keys, of_width(args.q.dim(2)));
-  op.dims("values", args.values, of_width(args.y.dim(2)));
-  op.dtype("values", args.values, args.keys.dtype());
+  if (args.values) op.dims("values", args.values, of_width(args.y.dim(2)));
+  if (args.values) op.dtype("values", args.values, args.keys.dtype());
+  op.that(args.values || args.y.dim(2) <= args.q.dim(2), "values that are elements of keys are not more than these");
   op.shape("y", args.y, {num_rows, args.q.dim(1), args.y.dim(2)});
   op.dtype("y", args.y, args.q.dtype());
   op.that(block_tokens > 0, "a block has room for no token");
@@ -344,6 +345,15 @@ void check_join_heads(std::string_view name, const Tensor& y, const Tensor& shar
   op.shape("own", own, {shared.dim(0), own.dim(1), own.dim(2)});
   op.dtype("own", own, y.dtype());
   op.dtype("shared", shared, y.dtype());
+}
+
+void check_part_of_heads(std::string_view name, const Tensor& by_token, const Tensor& by_head, int64_t first) {
+  const Op op{name};
+  op.rank("heads by token", by_token, 3);
+  op.rank("heads one by one", by_head, 3);
+  op.shape("heads one by one", by_head, {by_token.dim(1), by_token.dim(0), by_head.dim(2)});
+  op.dtype("heads one by one", by_head, by_token.dtype());
+  op.that(first >= 0 && first <= by_token.dim(2) - by_head.dim(2), "the part does not lie in a head");
 }
 
 void check_norm(const NormArgs& args) {
@@ -497,6 +507,9 @@ void check_route(const RouteArgs& args) {
   op.that(tokens == 0 || args.experts || args.chosen, "experts is null");
   op.that(!args.chosen || (args.chosen.shape() == Shape{tokens, k} && args.chosen.dtype() == DType::i32),
           "chosen must hold an i32 to each choice");
+  op.that(!args.are_given || !args.chosen, "experts that are given lie on the host");
+  for (int64_t i = 0; args.are_given && i < tokens * k; ++i)
+    op.that(args.experts[i] >= 0 && args.experts[i] < args.logits.dim(1), "an expert that is given is none of them");
   const int64_t groups = args.rule.groups, chosen = args.rule.groups_per_token;
   if (groups < 1 || args.logits.dim(1) % groups != 0 || chosen < 1 || chosen > groups ||
       args.logits.dim(1) / groups * chosen < k)

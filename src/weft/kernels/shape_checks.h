@@ -19,6 +19,8 @@ void check_paged_attention(const PagedAttentionArgs&);
 void check_place_rows(const PlaceRowsArgs&);
 void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);
+// by_token [T, N, W], of which by_head [N, T, D] are elements [first, first + D).
+void check_part_of_heads(std::string_view op, const Tensor& by_token, const Tensor& by_head, int64_t first);
 void check_join_heads(std::string_view op, const Tensor& y, const Tensor& shared, const Tensor& own);
 void check_causal_conv(const CausalConvArgs&);
 void check_causal_conv_backward(const CausalConvBackwardArgs&);

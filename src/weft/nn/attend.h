@@ -12,8 +12,8 @@ struct AttentionLayer {
   uint64_t dropout_site = 0;
 };
 
-// q[T, N, D], k[T, K, D], v[T, K, value D] -> [T, N, value D]. `layer`, what `sinks` refer to and the pass outlive
-// the tape. Of a pass of wanted rows q has these, k and v all rows.
+// q[T, N, D], k[T, K, D], v[T, K, value D] -> [T, N, value D]; no v where the rule says that keys have it. `layer`,
+// what `sinks` refer to and the pass outlive the tape. Of a pass of wanted rows q has these, k and v all rows.
 Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Var& k, const Var& v,
            const AttentionSinks& sinks = {});
 

@@ -25,6 +25,11 @@ LinearConfig to_heads(int64_t in, int64_t per_head, const LatentAttentionConfig&
           .out_cut = elements_of(heads, per_head),
           .base = c.lora.base};
 }
+LinearConfig from_latent(int64_t per_head, const LatentAttentionConfig& c, const Cut& heads) {
+  LinearConfig config = to_heads(c.kv_rank, per_head, c, heads);
+  config.is_read_by_head = true;
+  return config;
+}
 LinearConfig from_heads(const LatentAttentionConfig& c, const Cut& heads, const TensorParallel& t) {
   return {.in = c.heads * c.value_dim,
           .out = c.hidden,
@@ -52,8 +57,8 @@ LatentAttention::LatentAttention(const std::string& name, int layer, const Laten
       latent_(name + ".latent", shared(c.hidden, c.kv_rank, c, tensor_)),
       key_rotary_(name + ".key_rotary", shared(c.hidden, c.rotary_dim, c, tensor_)),
       latent_norm_(name + ".latent_norm", tensor_.replicated_inside({c.kv_rank}), norm_config(c)),
-      key_(name + ".key", to_heads(c.kv_rank, c.head_dim - c.rotary_dim, c, heads_)),
-      value_(name + ".value", to_heads(c.kv_rank, c.value_dim, c, heads_)),
+      key_(name + ".key", from_latent(c.head_dim - c.rotary_dim, c, heads_)),
+      value_(name + ".value", from_latent(c.value_dim, c, heads_)),
       output_(name + ".output", from_heads(c, heads_, tensor_)) {
   layer_.rule.first_head = int(heads_.begin), layer_.rule.total_heads = int(c.heads);
   if (c.query_rank == 0) return;
@@ -74,6 +79,71 @@ LatentAttention::Inputs LatentAttention::project(const Var& x, const WantedRows*
   return inputs(linear(wanted->of(x), first), latent, rotary);
 }
 
+Var LatentAttention::attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass) {
+  const int64_t tokens = latent.value.dim(0), heads = heads_.count;
+  const auto [key, value] = linears(latent, key_.weights(), value_.weights());
+  const Var k = apply(*q.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
+                      reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));
+  return attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}));
+}
+
+void LatentAttention::multiply_heads(Context& context, Linear& weights, const Tensor& y, const Tensor& a,
+                                     bool transpose) {
+  const int64_t heads = a.dim(0), rows = a.dim(1);
+  if (heads == 0) return;
+  const Param& weight = *weights.weights().weight;
+  const int64_t of_head = weight.shape[0] / heads;
+  starts_.resize(size_t(heads) + 1);
+  for (int64_t h = 0; h <= heads; ++h) starts_[size_t(h)] = h * rows;
+  GroupedMatmulArgs products{.y = y.reshape({heads * rows, y.dim(2)}),
+                             .a = a.reshape({heads * rows, a.dim(2)}),
+                             .transpose_b = !transpose,
+                             .starts = starts_};
+  std::vector<nf4::Layout> layouts;
+  if (weight.is_nf4()) {
+    for (int64_t h = 0; h < heads; ++h) layouts.push_back(weight.nf4_layout().part(h * of_head, of_head));
+    products.nf4_b = {weight.value, weight.nf4_scales, &weight.nf4_layout(), layouts};
+  } else {
+    products.b = weight.value.reshape({heads, of_head, weight.shape[1]});
+  }
+  context.kernels.grouped_matmuls(context.stream, {&products, 1});
+}
+
+Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass) {
+  Context& context = *q.context;
+  const Kernels& kernels = context.kernels;
+  const int64_t rows = q.value.dim(0), heads = heads_.count, tokens = latent.value.dim(0), rank = config_.kv_rank;
+  const int64_t turning = config_.rotary_dim, width = rank + turning;
+  const DType dtype = q.value.dtype();
+  const size_t element = size_of(dtype), query_bytes = size_t(config_.head_dim) * element;
+
+  const Tensor own = context.empty(dtype, {heads, rows, config_.head_dim - turning});
+  kernels.take_heads(context.stream, own, q.value, turning);
+  const Tensor in_latent = context.empty(dtype, {heads, rows, rank});
+  multiply_heads(context, key_, in_latent, own, true);
+  const Tensor queries = context.empty(dtype, {rows, heads, width});
+  kernels.put_heads(context.stream, queries, in_latent, 0);
+  context.stream.copy_rows({queries, size_t(rank) * element, size_t(width) * element}, {q.value, 0, query_bytes},
+                           rows * heads, size_t(turning) * element);
+
+  AttentionLayer layer = layer_;
+  Var values;
+  if (pass.attention.paged)
+    layer.rule.values_in_keys = int(rank);
+  else
+    values = reshape(latent, {tokens, 1, rank});
+  const Var keys = apply(context, JoinHeadsOp{}, latent, rotary);
+  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, values).value;
+
+  const Tensor summed = context.empty(dtype, {heads, rows, rank});
+  kernels.take_heads(context.stream, summed, y, 0);
+  const Tensor by_head = context.empty(dtype, {heads, rows, config_.value_dim});
+  multiply_heads(context, value_, by_head, summed, false);
+  const Tensor out = context.empty(dtype, {rows, heads, config_.value_dim});
+  kernels.put_heads(context.stream, out, by_head, 0);
+  return {out, &context};
+}
+
 Var LatentAttention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t tokens = pass.num_tokens, heads = heads_.count;
@@ -84,10 +154,9 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
       rope_ ? apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, queries,
                     shared_keys)
             : std::array{queries, shared_keys};
-  const auto [key, value] = linears(in.latent, key_.weights(), value_.weights());
-  const Var k = apply(*residual.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
-                      reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));
-  const Var y = attend(layer_, asked, q, k, reshape(value, {tokens, heads, config_.value_dim}));
+  const bool keeps_past = asked.attention.cache || asked.attention.paged;
+  const Var y =
+      keeps_past ? attend_to_latents(q, in.latent, rotary, asked) : attend_with_heads(q, in.latent, rotary, asked);
   const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.value_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
 }

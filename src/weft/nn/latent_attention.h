@@ -1,5 +1,9 @@
-// LatentAttention: attention whose keys and values are made from few numbers a token, which all heads share.
-// Source: DeepSeek-AI, "DeepSeek-V2", 2024.
+// LatentAttention: attention whose keys and values are made from few numbers a token, its latent, which all heads
+// share. Source: DeepSeek-AI, "DeepSeek-V2", 2024.
+//
+// Where nothing is learned and a past is kept (ADR 0065), neither is made: with k = [W_k c, r] and v = W_v c of a
+// latent c and a part r that turns, q k = (W_kᵀ q) c + q_r r, and the sum of p v is W_v times that of p c. A token
+// then leaves c and r behind, once for all heads.
 #pragma once
 #include <optional>
 
@@ -51,6 +55,12 @@ class LatentAttention {
     Var q, latent, rotary;  // [T, heads * D], of the wanted rows; [T, kv_rank], [T, rotary_dim]
   };
   Inputs project(const Var& x, const WantedRows* wanted);
+  // The same, of q and r after they have turned: q[rows, heads, D], latent[T, kv_rank], rotary[T, 1, rotary_dim] ->
+  // [rows, heads, value_dim].
+  Var attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass);
+  Var attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass);
+  // y[heads, rows, out] of a[heads, rows, in]: each head's with its rows of the weights, or their transpose.
+  void multiply_heads(Context& context, Linear& weights, const Tensor& y, const Tensor& a, bool transpose);
 
   LatentAttentionConfig config_;
   TensorParallel tensor_;
@@ -63,6 +73,7 @@ class LatentAttention {
   Linear query_, latent_, key_rotary_;
   Norm latent_norm_;
   Linear key_, value_, output_;
+  std::vector<int64_t> starts_;  // of the heads' rows
 };
 
 }  // namespace weft

@@ -22,6 +22,7 @@ struct LinearConfig {
   bool is_shared = false, is_first_holder = true;
   // Outputs are f32 or wider (WideLinearOp): of weights that are few, whose results choose or gate.
   bool is_wide = false;
+  bool is_read_by_head = false;  // not by products y = x wT alone, but cut into the heads that its outputs are
   AdapterConfig adapter = {};
   BaseFormat base = BaseFormat::plain;
 
@@ -43,7 +44,8 @@ class Linear {
     if (c.base == BaseFormat::nf4) weight_.hold_as_nf4();
     weight_.is_bulk = !c.is_wide;
     // DoRA reads the lengths of rows.
-    if (!c.is_wide && (c.adapter.rank == 0 || !c.adapter.is_dora)) weight_.readers = Param::Readers::products;
+    if (!c.is_wide && !c.is_read_by_head && (c.adapter.rank == 0 || !c.adapter.is_dora))
+      weight_.readers = Param::Readers::products;
     if (c.has_bias) bias_.emplace(name + ".bias", bias_placement(c), Init::zeros());
     if (c.adapter.rank > 0) lora_.emplace(name, c.adapter, weight_, c.is_sum(), c.is_first);
     adds_bias_later_ = c.adapter.rank > 0 && c.adapter.is_dora;

@@ -158,6 +158,8 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::place_rows, "place_rows">(k);
   record<&Kernels::rope, "rope">(k);
   record<&Kernels::join_heads, "join_heads">(k);
+  record<&Kernels::take_heads, "take_heads">(k);
+  record<&Kernels::put_heads, "put_heads">(k);
   record<&Kernels::split_heads, "split_heads">(k);
   record<&Kernels::causal_conv, "causal_conv">(k);
   record<&Kernels::causal_conv_backward, "causal_conv_backward">(k);

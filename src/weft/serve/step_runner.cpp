@@ -16,8 +16,8 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
         "for it has no size: use weft generate",
         c.attention_every, c.layers);
   const auto bytes_of = [&](const ModelConfig& of, int64_t layer) {
-    const int64_t dim = of.head_dim_of(layer), value_dim = of.values_dim(layer);
-    const int64_t heads = of.is_latent() ? of.heads : of.kv_heads_of(layer);
+    if (of.is_latent()) return mesh.tp * format.bytes(of.kv_rank + of.rotary_dim);  // of all heads, on every rank
+    const int64_t dim = of.head_dim_of(layer), value_dim = of.values_dim(layer), heads = of.kv_heads_of(layer);
     // Of fewer heads than ranks every rank has one.
     return round_up(heads, int64_t(mesh.tp)) * (format.bytes(dim) + format.bytes(value_dim));
   };

@@ -1,7 +1,7 @@
 // Emulated cuBLASLt: as much of its interface as weft uses. A search finds three algorithms: 0, then 1, which gives
-// the same bits, then 2, which adds up halves of the sums, cut to 12 bits, and gives others. While WEFT_EMULATED_BLAS is "slow" each
-// takes less time than the one before it; 1 does not run while it is "broken". Products of codes are not known while
-// WEFT_EMULATED_BLAS_WITHOUT_CODES is set.
+// the same bits, then 2, which adds up halves of the sums, cut to 12 bits, and gives others. While WEFT_EMULATED_BLAS
+// is "slow" each takes less time than the one before it; 1 does not run while it is "broken". Products of codes are
+// not known while WEFT_EMULATED_BLAS_WITHOUT_CODES is set.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -38,6 +38,10 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
   CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
 };
+enum cublasLtMatrixLayoutAttribute_t {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6
+};
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
   CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -51,6 +55,8 @@ struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
   uint64_t rows, cols;
   int64_t ld;
+  int32_t batch = 1;
+  int64_t batch_offset = 0;
 };
 struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
@@ -84,6 +90,9 @@ const char* cublasLtGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle);
 cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType_t type, uint64_t rows,
                                         uint64_t cols, int64_t ld);
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                size_t bytes);
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t product, cublasComputeType_t compute,
                                       cudaDataType_t scale_type);
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,

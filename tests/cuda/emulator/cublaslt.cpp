@@ -23,9 +23,10 @@ std::array<std::atomic<int64_t>, kNumAlgorithms> counts;
 
 // Column-major, as the library sees it; element (i, l) of a lies at i * a_row + l * a_step.
 struct Product {
-  int64_t m, n, k;
+  int64_t m, n, k, batch;
   const void *a, *b;
   int64_t a_row, a_step, b_col, b_step;
+  int64_t a_batch, b_batch, d_batch;  // from one of a batch to the next
   float alpha, beta;
   void* d;
   int64_t ld;
@@ -38,8 +39,8 @@ struct Product {
 };
 
 template <class D>
-__global__ void finish(const Product p, int64_t row, int64_t col, float sum) {
-  D* const d = static_cast<D*>(p.d) + row + col * p.ld;
+__global__ void finish(const Product p, int64_t row, int64_t col, float sum, int64_t which = 0) {
+  D* const d = static_cast<D*>(p.d) + which * p.d_batch + row + col * p.ld;
   sum *= p.alpha;
   if (p.beta != 0) sum += p.beta * weft::cuda::load(d);
   if (p.bias) sum += weft::cuda::load(static_cast<const D*>(p.bias) + row);
@@ -53,10 +54,10 @@ __global__ void finish(const Product p, int64_t row, int64_t col, float sum) {
 
 template <class T, class D>
 __global__ void multiply(const Product p) {
-  const int64_t i = weft::cuda::first_element(), row = i % p.m, col = i / p.m;
-  if (col >= p.n) return;
-  const T *const a = static_cast<const T*>(p.a) + row * p.a_row, *const b =
-                                                                     static_cast<const T*>(p.b) + col * p.b_col;
+  const int64_t i = weft::cuda::first_element(), row = i % p.m, col = i / p.m % p.n, which = i / p.m / p.n;
+  if (which >= p.batch) return;
+  const T* const a = static_cast<const T*>(p.a) + which * p.a_batch + row * p.a_row;
+  const T* const b = static_cast<const T*>(p.b) + which * p.b_batch + col * p.b_col;
   float sum = 0;
   for (int half = 0; half < p.halves; ++half) {
     float part = 0;
@@ -64,7 +65,7 @@ __global__ void multiply(const Product p) {
       part += weft::cuda::load(a + l * p.a_step) * weft::cuda::load(b + l * p.b_step);
     sum += p.halves > 1 ? std::bit_cast<float>(std::bit_cast<uint32_t>(part) & 0xfffff000u) : part;
   }
-  finish<D>(p, row, col, sum);
+  finish<D>(p, row, col, sum, which);
 }
 
 // Sums of 128 products are scaled before they are added, as Hopper does.
@@ -116,7 +117,8 @@ struct Shapes {
       return x.rows > 0 && x.cols > 0 && x.ld >= int64_t(x.rows);
     };
     return is_layout(a) && is_layout(b) && is_layout(d) && k() == (p.transb == CUBLAS_OP_T ? b.cols : b.rows) &&
-           d.rows == m() && d.cols == n() && a.type == b.type && p.a_scale_mode == p.b_scale_mode;
+           d.rows == m() && d.cols == n() && a.type == b.type && p.a_scale_mode == p.b_scale_mode &&
+           a.batch == d.batch && b.batch == d.batch && (d.batch == 1 || is_plain());
   }
   bool are_supported() const {
     if (is_code(a.type)) return are_codes_supported();
@@ -127,6 +129,7 @@ struct Shapes {
   }
 
  private:
+  bool is_plain() const { return !is_code(a.type) && p.epilogue == CUBLASLT_EPILOGUE_DEFAULT; }
   bool are_codes_supported() const {
     int major = 0, minor = 0;
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
@@ -180,6 +183,12 @@ cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataT
                                         uint64_t cols, int64_t ld) {
   *layout = {type, rows, cols, ld};
   return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                size_t bytes) {
+  return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? take(layout->batch, value, bytes)
+                                                         : take(layout->batch_offset, value, bytes);
 }
 cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t product, cublasComputeType_t compute,
                                       cudaDataType_t type) {
@@ -240,7 +249,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                            preference->alignment_c >= size_of(d->type) && preference->alignment_d >= size_of(d->type);
   if (!are_aligned || !s.are_supported()) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < std::min(most, is_code(a->type) ? 1 : kNumAlgorithms); ++i) {
-    const size_t workspace = i == 2 ? s.m() * s.n() * sizeof(float) : 0;
+    const size_t workspace = i == 2 ? s.m() * s.n() * uint64_t(d->batch) * sizeof(float) : 0;
     if (workspace > preference->most_workspace_bytes) continue;
     if (workspace && !(preference->reduction_schemes & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)) continue;
     results[(*found)++] = {.algo = {{uint64_t(i)}}, .workspaceSize = workspace, .state = CUBLAS_STATUS_SUCCESS};
@@ -257,19 +266,23 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   const uint64_t number = algorithm->data[0];
   if (!s.are_consistent() || !s.are_supported() || c != d || number >= kNumAlgorithms ||
       !are_aligned_for(s, a, b, d) ||
-      (number == 2 && (!workspace || workspace_bytes < s.m() * s.n() * sizeof(float))))
+      (number == 2 && (!workspace || workspace_bytes < s.m() * s.n() * uint64_t(d_layout->batch) * sizeof(float))))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (number == 1 && is_told("WEFT_EMULATED_BLAS", "broken")) return CUBLAS_STATUS_EXECUTION_FAILED;
   const bool is_a_turned = product->transa == CUBLAS_OP_T, is_b_turned = product->transb == CUBLAS_OP_T;
   Product p{.m = int64_t(s.m()),
             .n = int64_t(s.n()),
             .k = int64_t(s.k()),
+            .batch = d_layout->batch,
             .a = a,
             .b = b,
             .a_row = is_a_turned ? a_layout->ld : 1,
             .a_step = is_a_turned ? 1 : a_layout->ld,
             .b_col = is_b_turned ? 1 : b_layout->ld,
             .b_step = is_b_turned ? b_layout->ld : 1,
+            .a_batch = a_layout->batch_offset,
+            .b_batch = b_layout->batch_offset,
+            .d_batch = d_layout->batch_offset,
             .alpha = *static_cast<const float*>(alpha),
             .beta = *static_cast<const float*>(beta),
             .d = d,
@@ -283,7 +296,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
             .halves = number == 2 ? 2 : 1};
   cudaLaunchConfig_t config{};
   constexpr int64_t kThreads = 64;
-  config.gridDim = dim3(unsigned((p.m * p.n + kThreads - 1) / kThreads)), config.blockDim = dim3(unsigned(kThreads));
+  config.gridDim = dim3(unsigned((p.m * p.n * p.batch + kThreads - 1) / kThreads)),
+  config.blockDim = dim3(unsigned(kThreads));
   config.stream = stream;
   ++counts[number];
   if (is_told("WEFT_EMULATED_BLAS", "slow"))

@@ -63,14 +63,15 @@ void attend_to_blocks(Context& context, const AttentionRule& rule, const Attenti
 
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
-  y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
+  y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v ? v.dim(2) : rule.values_in_keys});
   if (plan.paged) {
     const PagedPlan& paged = *plan.paged;
     check(!context.tape, "attention over the blocks of a pool has no gradients");
     const auto& [keys, values] = paged.cache->layer(layer, k_in, v_in);
     const RowCodes codes = paged.cache->format().codes;
-    context.kernels.place_rows(context.stream, std::array{PlaceRowsArgs{keys, k_in, paged.rows, codes},
-                                                          PlaceRowsArgs{values, v_in, paged.rows, codes}});
+    const std::array placed{PlaceRowsArgs{keys, k_in, paged.rows, codes},
+                            PlaceRowsArgs{values, v_in, paged.rows, codes}};
+    context.kernels.place_rows(context.stream, std::span(placed).first(values ? 2 : 1));
     attend_to_blocks(context, rule, sinks, paged, y, q, keys, values);
     return y;
   }

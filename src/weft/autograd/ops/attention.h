@@ -52,6 +52,7 @@ struct AttentionRule {
   int window = 0;
   int chunk = 0;  // rows see no key of another chunk of so many tokens of their sequence; 0: they do
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
+  int values_in_keys = 0;  // over blocks: values are the first so many elements of keys; 0: they are kept beside them
 
   // Valid until the context's next call of attention.
   AttentionShape shape(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -95,7 +96,7 @@ struct AttentionOp {
   AttentionSinks sinks = {};
   Tensor q = {}, k = {}, v = {}, y = {}, lse = {};
 
-  // q[T, N, D], k[T, K, D], v[T, K, value D] -> y[T, N, value D]
+  // q[T, N, D], k[T, K, D], v[T, K, value D], or none where they lie in keys -> y[T, N, value D]
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in);
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
 

@@ -10,7 +10,7 @@ const std::array<Tensor, 2>& PagedCache::layer(int layer, const Tensor& k, const
       const int64_t width = row_width(format_.codes, x.dim(2));
       return context_.empty(format_.dtype, {num_blocks_, block_tokens_, x.dim(1), width});
     };
-    pools = {pool_of(k), pool_of(v)};
+    pools = {pool_of(k), v ? pool_of(v) : Tensor()};
   }
   return pools;
 }

@@ -32,7 +32,7 @@ class PagedCache {
   int64_t bytes() const;  // of keys and values, held so far
   int64_t state_bytes() const;
   // Keys and values of a layer, [blocks, block_tokens, K, D] each, for rows like k[T, K, D] and v[T, K, value D]; of
-  // codes wider by their scales.
+  // codes wider by their scales. Without v, keys alone.
   const std::array<Tensor, 2>& layer(int layer, const Tensor& k, const Tensor& v);
   // A layer's states, whose first dim counts sequences; empty until the layer makes them.
   Tensor& state(int layer, int which) { return states_[size_t(layer)][size_t(which)]; }

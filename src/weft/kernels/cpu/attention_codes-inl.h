@@ -35,9 +35,9 @@ template <class E>
 constexpr bool kIsCode = std::is_same_v<E, Int8Code> || std::is_same_v<E, Fp8Code>;
 
 template <class E>
-HWY_INLINE float scale_behind(const E* row, int64_t dim) {
+HWY_INLINE float scale_of(const E* row, int64_t at) {
   float scale;
-  std::memcpy(&scale, row + dim, sizeof(scale));
+  std::memcpy(&scale, row + at, sizeof(scale));
   return scale;
 }
 
@@ -51,11 +51,12 @@ HWY_INLINE V load_numbers(const E* row, int64_t e, int64_t dim) {
   return E::load(padded);
 }
 
-// Calls body(w, words) for each vector of words of a row, of codes or of floats.
+// Calls body(w, words) for each vector of words of the first `dim` elements of a row, of codes, whose scale stands at
+// `scale_at`, or of floats.
 template <class Op, class E, class Body>
-HWY_INLINE void for_each_word_vector(const E* row, int64_t dim, Body&& body) {
+HWY_INLINE void for_each_word_vector(const E* row, int64_t dim, int64_t scale_at, Body&& body) {
   if constexpr (kIsCode<E>) {
-    const V scale = hn::Set(df, scale_behind(row, dim));
+    const V scale = hn::Set(df, scale_of(row, scale_at));
     for_each_vector<FloatWords>(
         dim, [&](int64_t w, auto tail) HWY_ATTR { body(w, hn::Mul(load_numbers<tail.value>(row, w, dim), scale)); });
   } else {
@@ -69,7 +70,7 @@ template <class E, class Rows>
 HWY_INLINE void pack_value_codes(float* dst, const Rows& rows, int64_t first, int64_t count) {
   const int64_t padded = words_of<FloatWords>(rows.dim);
   for (int64_t j = 0; j < count; ++j, dst += padded) {
-    for_each_word_vector<FloatWords>(rows[first + j], rows.dim,
+    for_each_word_vector<FloatWords>(rows[first + j], rows.dim, rows.scale_at,
                                      [&](int64_t e, V x) HWY_ATTR { hn::StoreU(x, df, dst + e); });
   }
 }

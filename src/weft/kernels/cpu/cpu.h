@@ -29,6 +29,8 @@ void rope(Stream&, const RopeArgs&);
 
 // heads.cpp
 void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
+void take_heads(Stream&, const Tensor& y, const Tensor& x, int64_t first);
+void put_heads(Stream&, const Tensor& y, const Tensor& x, int64_t first);
 void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
 
 // causal_conv.cpp

@@ -24,6 +24,8 @@ const Kernels& cpu_kernels() {
       .rope = each<cpu::rope>,
       .join_heads = cpu::join_heads,
       .split_heads = cpu::split_heads,
+      .take_heads = cpu::take_heads,
+      .put_heads = cpu::put_heads,
       .causal_conv = each<cpu::causal_conv>,
       .causal_conv_backward = cpu::causal_conv_backward,
       .recurrence = cpu::recurrence,

@@ -1,4 +1,4 @@
-// Heads of which the first elements are shared by all of a token: copies, and a sum over heads.
+// Heads of which the first elements are shared by all of a token, and heads one by one: copies, and a sum over heads.
 #include "weft/kernels/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/heads.cpp"
@@ -61,6 +61,40 @@ void join_heads(Stream& stream, const Tensor& y, const Tensor& shared, const Ten
                                  std::memcpy(out + size_t(row) * (a + b) + a, rest + size_t(row) * b, b);
                                }
                              });
+}
+
+namespace {
+
+// Calls copy(bytes into [T, N, W], bytes into [N, T, D], bytes) for every head of every token.
+void each_part(Stream& stream, const Tensor& by_token, const Tensor& by_head, int64_t first, auto&& copy) {
+  const int64_t tokens = by_token.dim(0), heads = by_token.dim(1);
+  const size_t element = size_of(by_token.dtype()), width = size_t(by_token.dim(2)) * element,
+               part = size_t(by_head.dim(2)) * element, at = size_t(first) * element;
+  stream.team().parallel_for(tokens, rows_per_chunk(2 * heads * int64_t(part)), [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin; t < end; ++t)
+      for (int64_t h = 0; h < heads; ++h)
+        copy(size_t(t * heads + h) * width + at, size_t(h * tokens + t) * part, part);
+  });
+}
+
+}  // namespace
+
+void take_heads(Stream& stream, const Tensor& y, const Tensor& x, int64_t first) {
+  shapes::check_part_of_heads("take_heads", x, y, first);
+  auto* const to = static_cast<std::byte*>(y.raw());
+  const auto* const from = static_cast<const std::byte*>(x.raw());
+  each_part(stream, x, y, first, [&](size_t in_token, size_t in_head, size_t bytes) {
+    std::memcpy(to + in_head, from + in_token, bytes);
+  });
+}
+
+void put_heads(Stream& stream, const Tensor& y, const Tensor& x, int64_t first) {
+  shapes::check_part_of_heads("put_heads", y, x, first);
+  auto* const to = static_cast<std::byte*>(y.raw());
+  const auto* const from = static_cast<const std::byte*>(x.raw());
+  each_part(stream, y, x, first, [&](size_t in_token, size_t in_head, size_t bytes) {
+    std::memcpy(to + in_token, from + in_head, bytes);
+  });
 }
 
 void split_heads(Stream& stream, const Tensor& dshared, const Tensor& down, const Tensor& dy) {

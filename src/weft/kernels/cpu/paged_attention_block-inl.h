@@ -19,7 +19,7 @@ void pack_lanes(float* dst, RowView<const E> rows, int64_t first, int64_t count)
   if (count % kBlockLanes != 0) std::fill_n(dst + count / kBlockLanes * block_floats, block_floats, 0.0f);
   for (int64_t lane = 0; lane < count; ++lane) {
     float* const block = dst + lane / kBlockLanes * block_floats + lane % kBlockLanes * 2;
-    for_each_word_vector<Op>(rows[first + lane], rows.dim, [&](int64_t w, V x) HWY_ATTR {
+    for_each_word_vector<Op>(rows[first + lane], rows.dim, rows.dim, [&](int64_t w, V x) HWY_ATTR {
       float words[kWide];
       hn::StoreU(x, df, words);
       for (int i = 0; i < kWide; i += 2) std::memcpy(block + (w + i) * kBlockLanes, words + i, 2 * sizeof(float));

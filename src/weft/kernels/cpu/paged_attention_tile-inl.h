@@ -34,7 +34,7 @@ struct PoolRows {
   const E* base;
   const int32_t* at;
   int64_t row_stride;  // elements
-  int dim;
+  int dim, scale_at;   // elements that are read, of those before a head's scale
   const E* operator[](int64_t j) const { return base + at[j] * row_stride; }
 };
 
@@ -91,7 +91,7 @@ struct Softmax {
 class RowsAhead {
  public:
   RowsAhead(const Call& call, int kv_head, const int32_t* at, int64_t count)
-      : keys_(call.args.keys, kv_head), values_(call.args.values, kv_head), row_(at), end_(at + count) {
+      : keys_(call.args.keys, kv_head), values_(call.args.value_pool(), kv_head), row_(at), end_(at + count) {
     bytes_ = 64 * std::max(keys_.lines(), values_.lines());
     if (count > 0) start_row();
   }
@@ -183,7 +183,7 @@ template <class Op, class E>
 HWY_INLINE void pack_keys(float* dst, const PoolRows<E>& rows, int64_t count) {
   for (int64_t j = 0; j < count; ++j) {
     float* const row = dst + j * kChunkWords;
-    for_each_word_vector<Op>(rows[j], rows.dim, [&](int64_t w, V words) HWY_ATTR {
+    for_each_word_vector<Op>(rows[j], rows.dim, rows.scale_at, [&](int64_t w, V words) HWY_ATTR {
       const int64_t chunk = w & -kChunkWords;
       hn::StoreU(words, df, row + w + chunk * (kTileKeys - 1));
     });
@@ -205,9 +205,10 @@ struct TileRows {
 
   TileRows(const Call& call, int head, const int32_t* at)
       : k(rows_of(call.args.keys, call.shape.head_dim, head, at)),
-        v(rows_of(call.args.values, call.shape.values_dim(), head, at)) {}
+        v(rows_of(call.args.value_pool(), call.shape.values_dim(), head, at)) {}
   static PoolRows<E> rows_of(const Tensor& pool, int dim, int head, const int32_t* at) {
-    return {static_cast<const E*>(pool.raw()) + head * pool.dim(3), at, pool.dim(2) * pool.dim(3), dim};
+    const int64_t width = pool.dim(3), scale = kIsCode<E> ? int64_t(sizeof(float)) : 0;
+    return {static_cast<const E*>(pool.raw()) + head * width, at, pool.dim(2) * width, dim, int(width - scale)};
   }
 };
 

@@ -11,7 +11,7 @@ namespace weft::cuda {
 
 // What the choice of an algorithm depends on.
 struct AlgorithmKey {
-  int64_t m, n, k, y_stride, a_stride;
+  int64_t m, n, k, y_stride, a_stride, batch;
   DType type, y_type;
   bool transpose_a, transpose_b, rounds_f32, has_bias;
   CodeScales scales;
@@ -24,6 +24,7 @@ struct AlgorithmKey {
         k(g.k),
         y_stride(g.y_stride),
         a_stride(g.a_stride),
+        batch(g.batch),
         type(g.type),
         y_type(g.y_type),
         transpose_a(g.transpose_a),
@@ -42,8 +43,8 @@ struct AlgorithmKeyHash {
   size_t operator()(const AlgorithmKey& key) const {
     uint64_t hash = 0;
     const auto mix = [&](uint64_t x) { hash = (hash ^ x) * 0x9e3779b97f4a7c15u, hash ^= hash >> 32; };
-    for (const int64_t x :
-         {key.m, key.n, key.k, key.y_stride, key.a_stride, key.y_alignment, key.a_alignment, key.b_alignment})
+    for (const int64_t x : {key.m, key.n, key.k, key.y_stride, key.a_stride, key.batch, key.y_alignment,
+                            key.a_alignment, key.b_alignment})
       mix(uint64_t(x));
     mix(uint64_t(key.type) | uint64_t(key.y_type) << 8);
     mix(uint64_t(key.transpose_a) | uint64_t(key.transpose_b) << 1 | uint64_t(key.rounds_f32) << 2 |

@@ -14,7 +14,8 @@ namespace {
 
 // How an Error names a product.
 std::string words_for(const Gemm& g) {
-  return fmt::format("multiply {} [{}, {}]{} by [{}, {}]{} into {} (rows {} apart{}{})",
+  return fmt::format("multiply {}{} [{}, {}]{} by [{}, {}]{} into {} (rows {} apart{}{})",
+                     g.batch > 1 ? fmt::format("{} times ", g.batch) : "",
                      g.scales == CodeScales::none ? name_of(g.type) : "e4m3", g.m, g.k,
                      g.transpose_a ? " transposed" : "", g.k, g.n, g.transpose_b ? " transposed" : "",
                      name_of(g.y_type), g.y_stride, g.accumulate ? ", accumulated" : "", g.bias ? ", with bias" : "");
@@ -88,7 +89,8 @@ std::vector<Blas::Algorithm> Blas::search(const Gemm& g, int most) {
 }
 
 bool Blas::is_worth_a_trial(const Gemm& g) const {
-  return g.scales == CodeScales::none && g.m * g.n >= std::max(terms_.least_products / g.k, terms_.least_results) &&
+  return g.scales == CodeScales::none && g.batch == 1 &&
+         g.m * g.n >= std::max(terms_.least_products / g.k, terms_.least_results) &&
          trial_bytes(g) <= kMostTrialBytes;
 }
 

@@ -29,10 +29,18 @@ class BlasLayout {
   BlasLayout(cudaDataType_t type, const ColumnMajorGemm::Matrix& m) {
     check_blas(cublasLtMatrixLayoutInit(&layout_, type, uint64_t(m.rows), uint64_t(m.cols), m.ld),
                "describe a matrix");
+    if (m.batch == 1) return;
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32_t(m.batch));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, m.elements());
   }
   cublasLtMatrixLayout_t get() { return &layout_; }
 
  private:
+  template <class T>
+  void set(cublasLtMatrixLayoutAttribute_t attribute, T value) {
+    check_blas(cublasLtMatrixLayoutSetAttribute(&layout_, attribute, &value, sizeof(value)), "describe a matrix");
+  }
+
   cublasLtMatrixLayoutOpaque_t layout_;
 };
 

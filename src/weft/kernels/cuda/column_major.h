@@ -12,6 +12,9 @@ struct ColumnMajorGemm {
     const void* data = nullptr;
     int64_t rows = 0, cols = 0, ld = 0;  // as it lies: columns of `rows` elements, `ld` apart
     bool is_transposed = false;          // before it is multiplied
+    int64_t batch = 1;                   // so many that follow each other
+
+    int64_t elements() const { return cols * ld; }
   };
   Matrix first, second;
   Matrix y;
@@ -20,13 +23,13 @@ struct ColumnMajorGemm {
 
 inline ColumnMajorGemm column_major(const Gemm& g) {
   // Memory that is row-major [rows, cols].
-  const auto as_it_lies = [](const void* data, int64_t rows, int64_t cols, bool is_transposed, int64_t stride = 0) {
-    return ColumnMajorGemm::Matrix{data, cols, rows, stride ? stride : cols, is_transposed};
+  const auto as_it_lies = [&](const void* data, int64_t rows, int64_t cols, bool is_transposed, int64_t stride = 0) {
+    return ColumnMajorGemm::Matrix{data, cols, rows, stride ? stride : cols, is_transposed, g.batch};
   };
   return {.first = g.transpose_b ? as_it_lies(g.b, g.n, g.k, true) : as_it_lies(g.b, g.k, g.n, false),
           .second = g.transpose_a ? as_it_lies(g.a, g.k, g.m, true, g.a_stride)
                                   : as_it_lies(g.a, g.m, g.k, false, g.a_stride),
-          .y = {g.y, g.n, g.m, g.y_stride, false},
+          .y = {g.y, g.n, g.m, g.y_stride, false, g.batch},
           .m = g.n,
           .n = g.m,
           .k = g.k};

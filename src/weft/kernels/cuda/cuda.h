@@ -35,6 +35,8 @@ void rope(Stream&, std::span<const RopeArgs>);
 
 // heads.cu
 void join_heads(Stream&, const Tensor& y, const Tensor& shared, const Tensor& own);
+void take_heads(Stream&, const Tensor& y, const Tensor& x, int64_t first);
+void put_heads(Stream&, const Tensor& y, const Tensor& x, int64_t first);
 void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tensor& dy);
 
 // causal_conv.cu

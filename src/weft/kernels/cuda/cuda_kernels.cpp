@@ -23,6 +23,8 @@ const Kernels& cuda_kernels() {
       .rope = cuda::rope,
       .join_heads = cuda::join_heads,
       .split_heads = cuda::split_heads,
+      .take_heads = cuda::take_heads,
+      .put_heads = cuda::put_heads,
       .causal_conv = each<cuda::causal_conv>,
       .causal_conv_backward = cuda::causal_conv_backward,
       .recurrence = cuda::recurrence,

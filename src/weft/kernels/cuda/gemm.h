@@ -33,6 +33,8 @@ struct Gemm {
   int64_t a_stride = 0;  // from one of its rows, as it lies, to the next; 0: they follow each other
   const void* b = nullptr;
   const void* bias = nullptr;  // [n] of y_type, aligned as adds_bias says; null: none
+  // So many products of operands that follow each other, of all three; more than one have no bias, activation, codes.
+  int64_t batch = 1;
 
   // With gelu y is that of the product, which goes to `pre`; with gelu_backward y is the product times the slope of
   // gelu at `pre`. [m, n] of y_type, which is that of a and b, with rows y_stride apart; both at multiples of 16

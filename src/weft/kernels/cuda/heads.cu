@@ -1,4 +1,4 @@
-// Heads of which the first elements are shared by all of a token: copies, bound by memory.
+// Heads of which the first elements are shared by all of a token, and heads one by one: copies, bound by memory.
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/vectors.cuh"
 #include "weft/kernels/shape_checks.h"
@@ -47,6 +47,48 @@ __global__ void split_heads_kernel(T* dshared, T* down, const T* dy, const HeadP
   }
 }
 
+// A block to each token: vectors of N elements between heads of a token, [T, heads, width] from `first` on, and those
+// of one head, [heads, T, part].
+struct PartOfHeads {
+  int64_t tokens;
+  int heads, width, part, first;
+};
+template <class T, int N, bool takes>
+__global__ void part_of_heads_kernel(T* to, const T* from, const PartOfHeads p) {
+  const int64_t t = blockIdx.x;
+  for (int at = int(threadIdx.x); at < p.heads * p.part; at += int(blockDim.x)) {
+    const int head = at / p.part, i = at % p.part;
+    const int64_t by_token = ((t * p.heads + head) * p.width + p.first + i) * N,
+                  by_head = ((head * p.tokens + t) * p.part + i) * N;
+    float x[N];
+    load_n(x, from + (takes ? by_token : by_head));
+    store_n(to + (takes ? by_head : by_token), x);
+  }
+}
+
+template <bool takes>
+void move_part(Stream& stream, const char* op, const Tensor& by_token, const Tensor& by_head, int64_t first) {
+  shapes::check_part_of_heads(op, by_token, by_head, first);
+  const int64_t tokens = by_token.dim(0), elements = by_head.dim(0) * by_head.dim(2);
+  if (by_head.numel() == 0) return;
+  with_float(op, by_token, [&]<class T>() {
+    constexpr int kMost = kVector<T>;
+    const bool is_even = are_aligned(by_token, by_head) && by_token.dim(2) % kMost == 0 &&
+                         by_head.dim(2) % kMost == 0 && first % kMost == 0;
+    const auto move = [&]<int N>() {
+      const PartOfHeads p{.tokens = tokens,
+                          .heads = int(by_head.dim(0)),
+                          .width = int(by_token.dim(2)) / N,
+                          .part = int(by_head.dim(2)) / N,
+                          .first = int(first) / N};
+      T* const to = device_data<T>(takes ? by_head : by_token);
+      launch(stream, part_of_heads_kernel<T, N, takes>, over_rows(tokens, elements / N, 256), to,
+             device_data<T>(takes ? by_token : by_head), p);
+    };
+    is_even ? move.template operator()<kMost>() : move.template operator()<1>();
+  });
+}
+
 // work.operator()<T, N>(parts, shape)
 template <class Work>
 void with_head_parts(const char* op, const Tensor& whole, const Tensor& shared, const Tensor& own, Work&& work) {
@@ -77,6 +119,13 @@ void split_heads(Stream& stream, const Tensor& dshared, const Tensor& down, cons
     launch(stream, split_heads_kernel<T, N>, shape, device_data<T>(dshared), device_data<T>(down), device_data<T>(dy),
            parts);
   });
+}
+
+void take_heads(Stream& stream, const Tensor& y, const Tensor& x, int64_t first) {
+  move_part<true>(stream, "take_heads", x, y, first);
+}
+void put_heads(Stream& stream, const Tensor& y, const Tensor& x, int64_t first) {
+  move_part<false>(stream, "put_heads", y, x, first);
 }
 
 }  // namespace weft::cuda

@@ -33,12 +33,14 @@ template <class P, RowCodes kCodes, bool is_guarded>
 PagedRows<P, kCodes, is_guarded> paged_rows(const Tensor& pool, int64_t dim) {
   const P* const base = device_data<P>(pool);
   const bool is_coded = kCodes != RowCodes::none;
+  const int64_t width = pool.dim(3), vector = is_coded ? 4 : kVectorBytes;
   return {.pool = base,
           .blocks = nullptr,
           .block_tokens = int(pool.dim(1)),
-          .row_stride = pool.dim(2) * pool.dim(3),
+          .row_stride = pool.dim(2) * width,
           .dim = int(dim),
-          .is_aligned = are_rows_aligned(base, dim, is_coded ? 4 : kVectorBytes),
+          .width = int(width),
+          .is_aligned = are_rows_aligned(base, dim, vector) && are_rows_aligned(base, width, vector),
           .bad = nullptr};
 }
 
@@ -77,7 +79,7 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
     launch(stream, paged_attention_kernel<Tile, kChunks, T, Keys, Values>,
            plan.tiles(shape.num_kv_heads, chunk_groups<kChunks>(shape.values_dim())), call,
            paged_rows<P, kCodes, false>(args.keys, shape.head_dim),
-           paged_rows<P, kCodes, true>(args.values, shape.values_dim()), on_device);
+           paged_rows<P, kCodes, true>(args.value_pool(), shape.values_dim()), on_device);
   });
   plan.merge(stream, call);
   if (args.sinks) attention_sinks(stream, args.y, lse, args.sinks);

@@ -300,7 +300,8 @@ bool paged_attention_in_parts(Stream& stream, const PagedAttentionArgs& args) {
   const DType type = args.q.dtype();
   if ((type != DType::bf16 && type != DType::f16) || args.codes != RowCodes::none || args.keys.dtype() != type)
     return false;
-  if ((dim != 64 && dim != 128) || args.y.dim(2) != dim || args.softcap != 0 || !(args.scale > 0)) return false;
+  if (!args.values || (dim != 64 && dim != 128) || args.y.dim(2) != dim || args.softcap != 0 || !(args.scale > 0))
+    return false;
   if (args.keys.dim(2) == 0 || num_rows > INT32_MAX - kPartKeys) return false;
   if (!are_aligned(args.y, args.q, args.keys, args.values)) return false;
   const auto run = [&]<class T>() {

@@ -47,7 +47,7 @@ struct PagedRows {
   const int32_t* blocks;
   int block_tokens;
   int64_t row_stride;
-  int dim;
+  int dim, width;   // elements of a head that are read, and all, with its scale
   bool is_aligned;  // 16 bytes of numbers, or 4 of codes, can be read at once
   int* bad;         // [kTileKeys] in shared memory: the last key at this place of a tile that was not finite
 
@@ -56,11 +56,10 @@ struct PagedRows {
     return pool + (int64_t(blocks[block]) * block_tokens + inside) * row_stride;
   }
   __device__ __forceinline__ PagedRows of(const int32_t* table, int head, int* bad_keys) const {
-    const int width = kIsCoded ? dim + 4 : dim;
-    return {pool + int64_t(head) * width, table, block_tokens, row_stride, dim, is_aligned, bad_keys};
+    return {pool + int64_t(head) * width, table, block_tokens, row_stride, dim, width, is_aligned, bad_keys};
   }
   __device__ __forceinline__ float scale(int64_t key) const {
-    const P* const at = (*this)[key] + dim;
+    const P* const at = (*this)[key] + width - 4;
     unsigned bits = 0;
     for (int i = 0; i < 4; ++i) bits |= unsigned(at[i]) << (8 * i);
     return __uint_as_float(bits);

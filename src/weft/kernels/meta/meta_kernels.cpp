@@ -168,7 +168,8 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   const double per_pair = 2.0 * (s.head_dim + s.values_dim()) + kSoftmaxFlops + cap_flops(s);
   count(stream, pairs * s.num_heads * per_pair, args.y, args.q);
   const RowFormat format{args.keys.dtype(), args.codes};
-  stream.cost.bytes += keys * s.num_kv_heads * double(format.bytes(s.head_dim) + format.bytes(s.values_dim()));
+  const int64_t value_bytes = args.values ? format.bytes(s.values_dim()) : 0;
+  stream.cost.bytes += keys * s.num_kv_heads * double(format.bytes(s.head_dim) + value_bytes);
 }
 
 void place_rows(Stream& stream, const PlaceRowsArgs& args) {
@@ -183,6 +184,16 @@ void rope(Stream& stream, const RopeArgs& args) {
   const double rotated = args.factors ? double(args.x.numel()) : 2 * angles * double(args.x.dim(1));
   stream.cost.flops += kRopeFlops * rotated;
   stream.cost.bytes += 2 * rotated * double(size_of(args.x.dtype())) + 2 * angles * double(size_of(args.cos.dtype()));
+}
+
+void take_heads(Stream& stream, const Tensor& y, const Tensor& x, int64_t first) {
+  shapes::check_part_of_heads("take_heads", x, y, first);
+  count(stream, 0, y, y);
+}
+
+void put_heads(Stream& stream, const Tensor& y, const Tensor& x, int64_t first) {
+  shapes::check_part_of_heads("put_heads", y, x, first);
+  count(stream, 0, x, x);
 }
 
 void join_heads(Stream& stream, const Tensor& y, const Tensor& shared, const Tensor& own) {
@@ -339,7 +350,7 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
 void route(Stream& stream, const RouteArgs& args) {
   shapes::check_route(args);
   const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
-  if (const int64_t choices = tokens * k; !args.chosen) {
+  if (const int64_t choices = tokens * k; !args.chosen && !args.are_given) {
     const int64_t once = std::min(experts, choices);
     std::iota(args.experts, args.experts + once, 0);
     for (int64_t done = once; done < choices; done *= 2)
@@ -517,6 +528,8 @@ const Kernels& meta_kernels() {
       .rope = each<rope>,
       .join_heads = join_heads,
       .split_heads = split_heads,
+      .take_heads = take_heads,
+      .put_heads = put_heads,
       .causal_conv = each<causal_conv>,
       .causal_conv_backward = causal_conv_backward,
       .recurrence = recurrence,

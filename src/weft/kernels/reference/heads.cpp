@@ -32,4 +32,26 @@ void split_heads(Stream&, const Tensor& dshared, const Tensor& down, const Tenso
   store(down, rest);
 }
 
+void take_heads(Stream&, const Tensor& y, const Tensor& x, int64_t first) {
+  shapes::check_part_of_heads("take_heads", x, y, first);
+  const int64_t tokens = x.dim(0), heads = x.dim(1), width = x.dim(2), dim = y.dim(2);
+  const std::vector<double> from = load(x);
+  std::vector<double> part(size_t(y.numel()));
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t h = 0; h < heads; ++h)
+      std::copy_n(from.begin() + (t * heads + h) * width + first, dim, part.begin() + (h * tokens + t) * dim);
+  store(y, part);
+}
+
+void put_heads(Stream&, const Tensor& y, const Tensor& x, int64_t first) {
+  shapes::check_part_of_heads("put_heads", y, x, first);
+  const int64_t tokens = y.dim(0), heads = y.dim(1), width = y.dim(2), dim = x.dim(2);
+  const std::vector<double> part = load(x);
+  std::vector<double> whole = load(y);
+  for (int64_t t = 0; t < tokens; ++t)
+    for (int64_t h = 0; h < heads; ++h)
+      std::copy_n(part.begin() + (h * tokens + t) * dim, dim, whole.begin() + (t * heads + h) * width + first);
+  store(y, whole);
+}
+
 }  // namespace weft::reference

@@ -42,13 +42,16 @@ void round_vector(RowCodes codes, std::span<const double> x, uint8_t* to) {
   std::memcpy(to, &scale.value, sizeof(scale.value));
 }
 
-// The rows of a sequence's keys or values in order, [num_keys, K, D].
-std::vector<double> gather(const std::vector<double>& pool, int64_t block_tokens, int64_t width,
-                           const PagedSequence& s) {
+// The first `dim` elements of each head of a sequence's rows, in their order: [num_keys, K, dim]. pool: rows of
+// `heads` times `width`.
+std::vector<double> gather(const std::vector<double>& pool, int64_t block_tokens, int64_t heads, int64_t width,
+                           int64_t dim, const PagedSequence& s) {
   std::vector<double> rows;
   for (int64_t j = 0; j < s.num_keys; ++j) {
     const int64_t row = s.blocks[j / block_tokens] * block_tokens + j % block_tokens;
-    rows.insert(rows.end(), pool.begin() + row * width, pool.begin() + (row + 1) * width);
+    for (auto head = pool.begin() + row * heads * width; head < pool.begin() + (row + 1) * heads * width;
+         head += width)
+      rows.insert(rows.end(), head, head + dim);
   }
   return rows;
 }
@@ -60,15 +63,16 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   const int64_t block_tokens = args.keys.dim(1), num_heads = args.keys.dim(2);
   const int64_t dim = args.q.dim(2), value_dim = args.y.dim(2);
   const std::vector<double> keys = load_pool(args.keys, args.codes, dim);
-  const std::vector<double> values = load_pool(args.values, args.codes, value_dim);
+  const int64_t value_width = args.values ? value_dim : dim;
+  const std::vector<double> values = load_pool(args.value_pool(), args.codes, value_width);
   Allocator memory;
   for (int i = 0; i < args.num_sequences; ++i) {
     const PagedSequence& s = args.sequences[i];
     const int32_t rows = s.q_end - s.q_begin;
     const Tensor k = memory.empty(DType::f64, {s.num_keys, num_heads, dim});
     const Tensor v = memory.empty(DType::f64, {s.num_keys, num_heads, value_dim});
-    store(k, gather(keys, block_tokens, num_heads * dim, s));
-    store(v, gather(values, block_tokens, num_heads * value_dim, s));
+    store(k, gather(keys, block_tokens, num_heads, dim, dim, s));
+    store(v, gather(values, block_tokens, num_heads, value_width, value_dim, s));
     const Tensor q = memory.empty(DType::f64, {rows, args.q.dim(1), args.q.dim(2)});
     const Tensor y = memory.empty(DType::f64, {rows, args.y.dim(1), args.y.dim(2)});
     store(q, load(args.q.slice_rows(s.q_begin, rows)));

@@ -25,6 +25,8 @@ const Kernels& reference_kernels() {
       .rope = each<reference::rope>,
       .join_heads = reference::join_heads,
       .split_heads = reference::split_heads,
+      .take_heads = reference::take_heads,
+      .put_heads = reference::put_heads,
       .causal_conv = each<reference::causal_conv>,
       .causal_conv_backward = reference::causal_conv_backward,
       .recurrence = reference::recurrence,

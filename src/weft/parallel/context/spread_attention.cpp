@@ -55,10 +55,10 @@ Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, cons
   const auto& [keys, values] = plan.cache->layer(layer, k, v);
   const RowCodes codes = plan.cache->format().codes;
   place_own(context, *plan.spread, keys, k, codes);
-  place_own(context, *plan.spread, values, v, codes);
+  if (v) place_own(context, *plan.spread, values, v, codes);
   const Tensor all_keys = gather_blocks(context, *plan.spread, keys);
-  const Tensor all_values = gather_blocks(context, *plan.spread, values);
-  Tensor y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v.dim(2)});
+  const Tensor all_values = v ? gather_blocks(context, *plan.spread, values) : Tensor();
+  Tensor y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v ? v.dim(2) : rule.values_in_keys});
   const int64_t rows = plan.num_sequences > 0 ? plan.sequences[plan.num_sequences - 1].q_end : 0;
   if (rows < q.dim(0)) context.kernels.fill(context.stream, y.slice_rows(rows, q.dim(0) - rows), 0);
   if (rows == 0) return y;

@@ -18,9 +18,10 @@ struct SpreadPlan {
   std::vector<std::vector<int32_t>> needed;  // by the rows of each rank: blocks, each once
 };
 
-// q[T, N, D], k[T, K, D], v[T, K, value D] -> [T, N, value D], where T are this rank's rows; those behind the
-// sequences' are 0. Keys go to the ranks that hold their places, and come from there for each rank's rows, so that
-// these have the very bits that one rank computes. A collective call, without gradients.
+// q[T, N, D], k[T, K, D], v[T, K, value D], or none where they lie in keys -> [T, N, value D], where T are this
+// rank's rows; those behind the sequences' are 0. Keys go to the ranks that hold their places, and come from there
+// for each rank's rows, so that these have the very bits that one rank computes. A collective call, without
+// gradients.
 Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, const AttentionRule& rule,
                         const AttentionSinks& sinks, const Tensor& q, const Tensor& k, const Tensor& v);
 
