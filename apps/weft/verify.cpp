@@ -39,9 +39,14 @@ Recipe on_one_rank(Recipe recipe) {
   return recipe;
 }
 
-// same: the share of answers that are those of one rank, where the model makes any.
+// What a mesh and one rank decided alike, before the one rank's decision was taken.
+struct Agreement {
+  std::optional<double> answers;  // the part of them, where the model gives any
+  std::optional<double> experts;  // the part of the choices, in the layer where it is least
+};
+
 nlohmann::json row_of(const std::string& mesh, const TrainedRun& run, const Difference& d, double tolerance,
-                      std::optional<double> same) {
+                      const Agreement& same, bool passes) {
   nlohmann::json row{{"mesh", mesh},
                      {"ranks", run.peak_bytes.size()},
                      {"loss", d.loss},
@@ -52,22 +57,25 @@ nlohmann::json row_of(const std::string& mesh, const TrainedRun& run, const Diff
                      {"tolerance", tolerance},
                      {"peak_bytes", run.peak_bytes},
                      {"sent_bytes", run.sent_bytes},
-                     {"pass", d.is_within(tolerance)}};
-  if (same) row["same_answers"] = *same;
+                     {"pass", passes}};
+  if (same.answers) row["same_answers"] = *same.answers;
+  if (same.experts) row["same_experts"] = *same.experts;
   return row;
 }
 
 void print_row(const Output& output, const std::string& mesh, const TrainedRun& run, const Difference& d,
-               double tolerance, std::optional<double> same) {
+               const Agreement& same, bool passes) {
   std::string sent;
   for (const auto& [group, bytes] : run.sent_bytes)
     sent += fmt::format("{}{} {}", sent.empty() ? "" : ", ", group, human_bytes(uint64_t(bytes)));
   const int64_t peak = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
+  std::string agreed;
+  if (same.answers) agreed += fmt::format("  {:.0f}% of the answers are the same", 100 * *same.answers);
+  if (same.experts) agreed += fmt::format("  {:.2f}% of the experts are the same", 100 * *same.experts);
   output.text(fmt::format(
       "{:<4} {:<32} loss {:.1e}  gradient {:.1e} ({})  weight {:.1e} ({}){}  peak {} a rank  sent a step: {}",
-      d.is_within(tolerance) ? "pass" : "FAIL", mesh, d.loss, d.gradient, d.gradient_name, d.weight, d.weight_name,
-      same ? fmt::format("  {:.0f}% of the answers are the same", 100 * *same) : "", human_bytes(uint64_t(peak)),
-      sent.empty() ? "nothing" : sent));
+      passes ? "pass" : "FAIL", mesh, d.loss, d.gradient, d.gradient_name, d.weight, d.weight_name, agreed,
+      human_bytes(uint64_t(peak)), sent.empty() ? "nothing" : sent));
 }
 
 void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
@@ -90,10 +98,14 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   make_comparable(one, sources);
   const auto alone = make_single_communicator();
   sources.make_answerer = answers.recording();
+  RoutingReplay routing;
+  if (one.model.experts > 0) sources.routing = &routing;
   const TrainedRun want = train_some(one, sources, *alone, o.steps, usable_cores());
   sources.make_answerer = answers.replaying();
+  routing.start_replaying();
   const double tolerance = o.tolerance.value_or(tolerance_of(one));
-  bool all_pass = true;
+  const double least_same = least_same_experts(one.train.precision);
+  bool all_are_near = true, all_route_alike = true;
   for (const std::string& mesh : o.meshes) {
     Recipe recipe = recipe_of(o, overrides, mesh);
     set_vocab(recipe, dataset.tokenizer->vocab_size());
@@ -117,19 +129,18 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
     if (!speaks) continue;
     // Losses of answers that are worth more or less than others to a prompt are all but 0.
     const Difference d = one.policy.is_on() ? difference(got, want, 1) : difference(got, want);
-    const std::optional<double> same =
-        one.policy.is_on() ? std::optional(answers.take_share_of_same()) : std::nullopt;
-    all_pass &= d.is_within(tolerance);
-    o.output.json(row_of(mesh, got, d, tolerance, same));
-    if (!o.output.is_json()) print_row(o.output, mesh, got, d, tolerance, same);
+    Agreement same;
+    if (one.policy.is_on()) same.answers = answers.take_share_of_same();
+    if (one.model.experts > 0) same.experts = routing.take_least_share_of_same();
+    const bool routes_alike = same.experts.value_or(1) >= least_same, passes = d.is_within(tolerance) && routes_alike;
+    all_are_near &= d.is_within(tolerance), all_route_alike &= routes_alike;
+    o.output.json(row_of(mesh, got, d, tolerance, same, passes));
+    if (!o.output.is_json()) print_row(o.output, mesh, got, d, same, passes);
   }
-  if (all_pass) return;
-  const bool may_choose_otherwise = one.model.experts > 0 && one.train.precision != Precision::fp32;
-  throw Error("a mesh differs from one rank by more than {:g}{}", tolerance,
-              may_choose_otherwise
-                  ? "; where two experts score nearly alike, sums that round otherwise send a token to "
-                    "the other one: --train.precision=fp32 tells whether that is all"
-                  : "");
+  if (!all_are_near) throw Error("a mesh differs from one rank by more than {:g}", tolerance);
+  if (!all_route_alike)
+    throw Error("a mesh chooses other experts than one rank for more than {:g}% of a layer's tokens",
+                100 * (1 - least_same));
 }
 
 }  // namespace

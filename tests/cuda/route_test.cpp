@@ -35,7 +35,7 @@ TEST_P(CudaRouteTest, EqualsReference) {
     for (size_t t = 0; t < rows.size(); ++t) rows[t] = int32_t(t % 3);
     struct Result {
       std::vector<int32_t> experts;
-      std::vector<double> scores, weights, dlogits, dlogits_alone, dfactors;
+      std::vector<double> scores, weights, weights_of_given, dlogits, dlogits_alone, dfactors;
     };
     const auto run = [&](const Kernels& kernels, bool is_host) {
       const auto there = [&](const Tensor& x) { return is_host ? x : bench.on_device(x); };
@@ -59,12 +59,19 @@ TEST_P(CudaRouteTest, EqualsReference) {
       result.dlogits = bench.values(back.dlogits);
       if (back.dfactors) result.dfactors = bench.values(back.dfactors);
       result.scores = bench.values(args.scores), result.weights = bench.values(args.weights);
+      std::vector<int32_t> given(result.experts.size());
+      for (size_t i = 0; i < given.size(); ++i)
+        given[i] = int32_t((int64_t(i) % k + int64_t(i) / k) % experts);
+      args.experts = given.data(), args.are_given = true;
+      kernels.route(bench.stream, args);
+      result.weights_of_given = bench.values(args.weights);
       return result;
     };
     const Result want = run(reference_kernels(), true), got = run(cuda_kernels(), false);
     EXPECT_EQ(got.experts, want.experts);
     expect_near("scores", got.scores, want.scores, 1e-6);
     expect_near("weights", got.weights, want.weights, 1e-5);
+    expect_near("weights of given experts", got.weights_of_given, want.weights_of_given, 1e-5);
     expect_near("dlogits", got.dlogits, want.dlogits, 2e-5);
     expect_near("dfactors", got.dfactors, want.dfactors, 1e-5);
     expect_near("dlogits of the weights", got.dlogits_alone, want.dlogits_alone, 2e-5);

@@ -24,6 +24,21 @@ TEST(ReferenceRoute, TakesTheFirstOfEqualsAndTheBiasForTheChoiceOnly) {
   expect_near("weights", w.values(weights), std::vector<double>{1, 2 * sigmoid(1), 1, 2 * sigmoid(2)}, 1e-12);
 }
 
+TEST(ReferenceRoute, WeighsExpertsThatAreGiven) {
+  Workbench w;
+  const Tensor scores = w.empty(DType::f64, {1, 4}), weights = w.empty(DType::f64, {1, 2});
+  std::vector<int32_t> experts{3, 0};
+  RouteArgs args{.scores = scores, .weights = weights, .experts = experts.data()};
+  args.logits = w.of(DType::f64, {1, 4}, {0, 9, 9, 1}), args.are_given = true;
+  args.rule = {.gate = RouterGate::softmax, .normalises = true, .scale = 3, .groups = 2, .groups_per_token = 1};
+  reference_kernels().route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{3, 0}));
+  const double e = std::exp(1.0);
+  expect_near("weights", w.values(weights), std::vector<double>{3 * e / (e + 1), 3 / (e + 1)}, 1e-12);
+  experts[0] = 4;
+  EXPECT_THROW(reference_kernels().route(w.stream, args), Error);
+}
+
 TEST(ReferenceRoute, TakesExpertsOfTheBestGroups) {
   Workbench w;
   const Tensor logits = w.of(DType::f64, {1, 6}, {3, -9, 2, 1.9, 1, 1.5});
@@ -160,6 +175,16 @@ TEST_P(RouteTest, CpuEqualsReference) {
                                             .factors = factors,
                                             .rule = rule()});
                         EXPECT_EQ(got, chosen);
+                      });
+    std::vector<int32_t> given(chosen.rbegin(), chosen.rend());
+    RouteArgs of_given{.scores = scores, .weights = weights, .experts = given.data(), .logits = logits};
+    of_given.bias = bias, of_given.factors = factors, of_given.rule = rule(), of_given.are_given = true;
+    reference_kernels().route(w.stream, of_given);
+    expect_everywhere({{"scores", scores, 1e-6}, {"weights of given experts", weights, 1e-5}},
+                      [&](Stream& stream, const std::vector<Tensor>& out) {
+                        RouteArgs here = of_given;
+                        here.scores = out[0], here.weights = out[1];
+                        cpu::route(stream, here);
                       });
     RouteBackwardArgs args{.dlogits = dlogits, .logits = logits, .scores = scores, .experts = chosen.data()};
     args.dweights = dweights, args.k = int(k), args.balance = balance, args.rows = rows.data();

@@ -60,7 +60,7 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
       tensor_(partition.tensor),
       experts_(unless_alone(partition.experts)),
       rows_(unless_alone(partition.context)),
-      dropout_site_(name_hash(name)),
+      name_hash_(name_hash(name)),
       router_(name + ".router", chooser(c, tensor_, c.gate.experts, LoraTarget::router)),
       up_(name + ".experts.up", expert_weight({c.gate.experts, c.ffn, c.expert_dim()}, 1, partition), c.has_biases,
           c.init_std, c.lora.base, adapter_of(c.lora, LoraTarget::expert_up), false, true),
@@ -146,8 +146,9 @@ bool Moe::stays_on_device(const Var& x, const Pass& pass) {
     return is_known && x.context->kernels.multiplies_runs(copies, experts, w.shape[1], w.shape[2], is_in_blocks);
   };
   const bool drops = pass.is_training && config_.gate.capacity_factor > 0;
-  return !drops && !experts_ && !is_adapted_ && !pass.lora && copies > 0 && experts <= kMostOrderedGroups &&
-         (!gate_ || multiplies(gate_->weight())) && multiplies(up_.weight()) && multiplies(down_.weight());
+  return !drops && !experts_ && !pass.routing && !is_adapted_ && !pass.lora && copies > 0 &&
+         experts <= kMostOrderedGroups && (!gate_ || multiplies(gate_->weight())) && multiplies(up_.weight()) &&
+         multiplies(down_.weight());
 }
 
 Var Moe::operator()(const Var& residual, const Pass& pass) {
@@ -169,7 +170,9 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
                                    .use = pass.is_training ? &use_ : nullptr,
                                    .factors = expert_factors_ ? &*expert_factors_ : nullptr,
                                    .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
-                                   .stays_on_device = is_on_device},
+                                   .stays_on_device = is_on_device,
+                                   .replay = pass.routing,
+                                   .replayed = {name_hash_, pass.step, pass.tokens, gate.per_token}},
                             scores(seen, pass));
   const bool weighs_inputs = config_.weighs_inputs;
   const Var rows = apply(context, DispatchOp{experts_, route}, latent_down_ ? (*latent_down_)(x, pass) : x,
@@ -180,7 +183,7 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
   if (shared_) y = y + shared_experts(x, pass, is_on_device);
   Var out = tensor_.leave(y);
   if (post_norm_) out = (*post_norm_)(out);
-  return pass.dropout(out, config_.dropout, dropout_site_, tensor_.tokens(pass.num_tokens).begin);
+  return pass.dropout(out, config_.dropout, name_hash_, tensor_.tokens(pass.num_tokens).begin);
 }
 
 }  // namespace weft

@@ -69,7 +69,7 @@ class Moe {
   TensorParallel tensor_;
   Communicator* experts_;  // null: this rank has all
   Communicator* rows_;
-  uint64_t dropout_site_;
+  uint64_t name_hash_;
   Linear router_;                        // [E, H]
   std::optional<Param> logit_bias_;      // [E]
   std::optional<Param> expert_factors_;  // [E]

@@ -5,6 +5,7 @@
 #include "weft/base/philox.h"
 #include "weft/nn/lora_set.h"
 #include "weft/parallel/context/context_attention.h"
+#include "weft/parallel/expert/routing_replay.h"
 
 namespace weft {
 
@@ -30,6 +31,7 @@ struct Pass {
   int64_t step = 0;
   float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with
   std::span<const TokenSpan> tokens;  // where the T tokens stand in the step's global batch; outlives the tape
+  RoutingReplay* routing = nullptr;   // of the layers with experts, where this is a pass of training; null: none
 
   // Dropout at `site`: a function of (seed, step, site, global element), on any mesh.
   DropoutKey dropout_key(float p, uint64_t site) const {

@@ -31,6 +31,7 @@ const MicroBatches::Slot& MicroBatches::get(int64_t step, int micro_batch) {
   free->pass.seed = t.seed;
   free->pass.step = step;
   free->pass.loss_scale = loss_scale_;
+  free->pass.routing = routing_;
   return *free;
 }
 

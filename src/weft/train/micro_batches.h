@@ -34,6 +34,8 @@ class MicroBatches {
   const Slot& get(int64_t step, int micro_batch);
   // Of the micro-batches that are read from now on; see Pass::loss_scale.
   void set_loss_scale(float scale) { loss_scale_ = scale; }
+  // See Pass::routing.
+  void set_routing(RoutingReplay* routing) { routing_ = routing; }
   void release(int micro_batch);
   // Of the whole step, over all ranks.
   int64_t num_targets(int64_t step) const { return batches_.num_targets(step); }
@@ -48,6 +50,7 @@ class MicroBatches {
   const BatchSource& batches_;
   int num_uses_;
   float loss_scale_ = 0;
+  RoutingReplay* routing_ = nullptr;
   ContextParallel context_;
   Batch whole_;
   std::vector<std::unique_ptr<Slot>> slots_;

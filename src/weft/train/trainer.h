@@ -51,6 +51,8 @@ class Trainer {
   double evaluate(const Batch& batch, bool uses_adapters = true);
   // What steps train for from now on; null: the cross-entropy of targets. It outlives the trainer.
   void set_objective(Objective* objective) { objective_ = objective; }
+  // Where the tokens of steps go to experts from now on, which it hears of or says; null: the model alone says.
+  void set_routing(RoutingReplay* routing) { micro_batches_.set_routing(routing); }
 
   const Mesh& mesh() const { return mesh_; }
   // Whether this rank's part of a loss counts: one rank of those that compute the same has it.

@@ -89,8 +89,8 @@ namespace {
 
 using MakeObjective = FunctionRef<std::unique_ptr<Objective>(Trainer& trainer)>;
 
-TrainedRun train_by(const Recipe& recipe, const BatchSource& batches, MakeObjective make, Communicator& world,
-                    int steps, int threads) {
+TrainedRun train_by(const Recipe& recipe, const BatchSource& batches, MakeObjective make, RoutingReplay* routing,
+                    Communicator& world, int steps, int threads) {
   if (recipe.mesh.device == Device::cuda) use_cuda_device(world.rank());
   ThreadTeam team(threads);
   Allocator memory(recipe.mesh.device);
@@ -99,6 +99,7 @@ TrainedRun train_by(const Recipe& recipe, const BatchSource& batches, MakeObject
   Trainer trainer(context, world, recipe, batches);
   const std::unique_ptr<Objective> objective = make(trainer);
   trainer.set_objective(objective.get());
+  trainer.set_routing(routing);
   TrainedRun run;
   for (int i = 0; i < steps; ++i) {
     const StepResult r = trainer.step();
@@ -134,7 +135,7 @@ void make_comparable_by(Recipe& recipe, TrainOne train_one) {
 
 TrainedRun train_some(const Recipe& recipe, const BatchSource& batches, Communicator& world, int steps, int threads) {
   return train_by(
-      recipe, batches, [](Trainer&) { return nullptr; }, world, steps, threads);
+      recipe, batches, [](Trainer&) { return nullptr; }, nullptr, world, steps, threads);
 }
 
 TrainedRun train_some(const Recipe& recipe, const VerifySources& s, Communicator& world, int steps, int threads) {
@@ -150,7 +151,7 @@ TrainedRun train_some(const Recipe& recipe, const VerifySources& s, Communicator
                            .saves_reference = false},
                           trainer);
   };
-  return train_by(recipe, *batches, make, world, steps, threads);
+  return train_by(recipe, *batches, make, s.routing, world, steps, threads);
 }
 
 void make_comparable(Recipe& recipe, const BatchSource& batches) {
@@ -179,6 +180,11 @@ Difference difference(const TrainedRun& got, const TrainedRun& want, double leas
   const Worst weight = worst_of(got.weights, want.weights, want.names);
   d.weight = weight.value, d.weight_name = weight.name;
   return d;
+}
+
+double least_same_experts(Precision precision) {
+  // All but twice the worst of 180 runs of ten families: 0.7% of a layer's in bf16, 2.9% in fp8; in fp32 none of 108.
+  return precision == Precision::fp32 ? 0.995 : precision == Precision::fp8 ? 0.94 : 0.985;
 }
 
 double tolerance_of(Precision precision) {

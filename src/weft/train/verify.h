@@ -29,6 +29,7 @@ struct VerifySources {
   const ModelSource *start = nullptr, *teacher = nullptr;
   MakeAnswerer make_answerer = {};
   MakeReward make_reward = {};
+  RoutingReplay* routing = nullptr;  // of models with experts
 };
 
 // Collective over `world`, which is the recipe's mesh. The result is complete on rank 0. With batches alone the next
@@ -53,6 +54,10 @@ struct Difference {
 // largest of all tensors where that is more: a gradient that is zero but for rounding differs by all of itself.
 // least_loss: to which losses are relative that are smaller.
 Difference difference(const TrainedRun& got, const TrainedRun& one_rank, double least_loss = 1e-30);
+
+// The least part of a layer's choices of experts that a mesh makes as one rank does, where the other ones are near
+// ties: so much may rounding change.
+double least_same_experts(Precision precision);
 
 // What a precision allows: 1e-5 for fp32, 2e-2 for bf16 and fp16, 0.2 for fp8.
 double tolerance_of(Precision precision);

@@ -97,9 +97,12 @@ void route(Stream& stream, const RouteArgs& args) {
       scores_of(args.rule.gate, logits + t * n, n, scores);
       const auto rank_of = [&](int64_t e) { return bias ? scores[e] + bias[e] : scores[e]; };
       Best best;
-      for_each_chosen_group(args.rule, n, rank_of, [&](int64_t first, int64_t last) {
-        for (int64_t e = first; e < last; ++e) best.offer(rank_of(e), int32_t(e), k);
-      });
+      if (args.are_given)
+        std::copy_n(experts + t * k, k, best.experts);
+      else
+        for_each_chosen_group(args.rule, n, rank_of, [&](int64_t first, int64_t last) {
+          for (int64_t e = first; e < last; ++e) best.offer(rank_of(e), int32_t(e), k);
+        });
       float total = 0;
       for (int j = 0; j < k; ++j) total += scores[best.experts[j]];
       const float factor = args.rule.normalises ? args.rule.scale / total : args.rule.scale;

@@ -49,6 +49,7 @@ struct Route {
   RouteRule rule;
   int64_t tokens;
   int experts, k;
+  const int32_t* given;  // in place of a choice, or null
 };
 
 // Experts of groups that a token may not choose from get the rank NaN.
@@ -89,11 +90,11 @@ __global__ void route_kernel(const Route a) {
     ranks[e] = or_lowest(scores[e] + (a.bias ? a.bias[e] : 0));
   }
   __syncwarp();
-  if (a.rule.groups > 1) close_groups(a, ranks, a.group_ranks + t * a.rule.groups, lane);
+  if (a.rule.groups > 1 && !a.given) close_groups(a, ranks, a.group_ranks + t * a.rule.groups, lane);
   Ranked last{INFINITY, -1};
   float total = 0;
   for (int j = 0; j < a.k; ++j) {
-    last = next_best(ranks, 0, a.experts, last, lane);
+    last = a.given ? Ranked{0, a.given[t * a.k + j]} : next_best(ranks, 0, a.experts, last, lane);
     const float score = scores[last.expert];
     total += score;
     if (lane == 0) a.chosen[t * a.k + j] = last.expert, weights[j] = score;
@@ -195,9 +196,10 @@ void route(Stream& stream, const RouteArgs& args) {
                 .rule = args.rule,
                 .tokens = tokens,
                 .experts = int(experts),
-                .k = int(k)};
+                .k = int(k),
+                .given = upload(stream, args.are_given ? args.experts : nullptr, tokens * k)};
   launch(stream, route_kernel, over_long_rows(tokens, 1).launch, a);
-  if (!args.chosen) stream.queue().copy_to_host(args.experts, a.chosen, chosen.bytes());
+  if (!args.chosen && !args.are_given) stream.queue().copy_to_host(args.experts, a.chosen, chosen.bytes());
 }
 
 void route_backward(Stream& stream, const RouteBackwardArgs& args) {

@@ -69,6 +69,19 @@ std::vector<bool> open_experts(const RouteRule& rule, size_t experts, FunctionRe
   return is_open;
 }
 
+// The k experts that rank first of those that a token may choose; `order` is scratch.
+void choose(const RouteRule& rule, size_t experts, FunctionRef<double(int32_t)> rank_of, std::vector<int32_t>& order,
+            size_t k, int32_t* chosen) {
+  const std::vector<bool> is_open = open_experts(rule, experts, rank_of);
+  order.resize(experts);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    if (is_open[size_t(a)] != is_open[size_t(b)]) return bool(is_open[size_t(a)]);
+    return rank_of(a) > rank_of(b);
+  });
+  std::copy_n(order.begin(), k, chosen);
+}
+
 // In place: from the gradient of the scores to that of the logits.
 void through_gate(RouterGate gate, const double* scores, size_t experts, double* d) {
   double mean = 0;
@@ -86,22 +99,17 @@ void route(Stream&, const RouteArgs& args) {
   const std::vector<double> logits = load(args.logits), bias = load_or(args.bias, args.logits.dim(1), 0);
   const std::vector<double> factors = load_or(args.factors, args.logits.dim(1), 1);
   std::vector<double> scores(logits.size()), weights(tokens * k);
-  std::vector<int32_t> order(experts);
+  std::vector<int32_t> order;
   for (size_t t = 0; t < tokens; ++t) {
     const double* x = &logits[t * experts];
     double* s = &scores[t * experts];
     const double lse = logsumexp(x, experts);
     for (size_t e = 0; e < experts; ++e)
       s[e] = args.rule.gate == RouterGate::softmax ? std::exp(x[e] - lse) : 1 / (1 + std::exp(-x[e]));
-    const auto rank_of = [&](int32_t e) { return s[e] + bias[size_t(e)]; };
-    const std::vector<bool> is_open = open_experts(args.rule, experts, rank_of);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      if (is_open[size_t(a)] != is_open[size_t(b)]) return bool(is_open[size_t(a)]);
-      return rank_of(a) > rank_of(b);
-    });
     int32_t* const chosen = args.on_host() + t * k;
-    std::copy_n(order.begin(), k, chosen);
+    if (!args.are_given)
+      choose(
+          args.rule, experts, [&](int32_t e) { return s[e] + bias[size_t(e)]; }, order, k, chosen);
     const double total = args.rule.normalises ? total_of(s, chosen, k) : 1;
     for (size_t j = 0; j < k; ++j)
       weights[t * k + j] = double(args.rule.scale) * s[chosen[j]] / total * factors[size_t(chosen[j])];

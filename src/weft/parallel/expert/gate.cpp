@@ -48,14 +48,14 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
     context.kernels.convert(context.stream, wide_factors, factors->value);
   }
   const Tensor chosen = stays_on_device ? context.empty(DType::i32, weights.shape()) : Tensor();
-  context.kernels.route(context.stream, {.scores = scores,
-                                         .weights = weights,
-                                         .experts = route->experts(),
-                                         .chosen = chosen,
-                                         .logits = logits,
-                                         .bias = bias ? bias->bias.value : Tensor{},
-                                         .factors = wide_factors,
-                                         .rule = config.rule});
+  choose(context, {.scores = scores,
+                   .weights = weights,
+                   .experts = route->experts(),
+                   .chosen = chosen,
+                   .logits = logits,
+                   .bias = bias ? bias->bias.value : Tensor{},
+                   .factors = wide_factors,
+                   .rule = config.rule});
   if (stays_on_device) {
     // Few copies hardly share an expert, whose weights each of them then reads by itself.
     const bool are_few = x.dim(0) == 1 || 8 * weights.numel() <= config.experts;
@@ -70,6 +70,15 @@ Tensor GateOp::forward(Context& context, const Tensor& x) {
   if (use && experts && weights.numel() > 0)
     use->most_load = std::max(use->most_load, double(route->num_here()) / double(weights.numel()));
   return weights;
+}
+
+void GateOp::choose(Context& context, RouteArgs args) {
+  context.kernels.route(context.stream, args);
+  if (!replay) return;
+  if (!replay->is_replaying()) return replay->record(replayed, args.experts);
+  replay->replay(replayed, args.experts);
+  args.are_given = true;
+  context.kernels.route(context.stream, args);
 }
 
 Tensor GateOp::backward(Context& context, const Tensor& dweights) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "weft/autograd/ops/linear.h"
 #include "weft/parallel/expert/route.h"
+#include "weft/parallel/expert/routing_replay.h"
 
 namespace weft {
 
@@ -46,13 +47,15 @@ struct GateOp {
   static constexpr bool kAlwaysBackward = true;
   GateConfig config;  // with a capacity factor of 0 where nothing is dropped
   RouteRef route;
-  Communicator* experts;         // null: alone
-  Communicator* rows;            // who holds other tokens of the same rows of the batch; null: nobody
-  RouterBias* bias;              // null: none
-  ExpertUse* use;                // null: nobody counts
-  Param* factors;                // [E]: of the weights of experts; null: none
-  float loss_scale;              // of the added losses; 0 where another rank adds them
-  bool stays_on_device = false;  // the choice, which the host then does not know before a backward pass
+  Communicator* experts;            // null: alone
+  Communicator* rows;               // who holds other tokens of the same rows of the batch; null: nobody
+  RouterBias* bias;                 // null: none
+  ExpertUse* use;                   // null: nobody counts
+  Param* factors;                   // [E]: of the weights of experts; null: none
+  float loss_scale;                 // of the added losses; 0 where another rank adds them
+  bool stays_on_device = false;     // the choice, which the host then does not know before a backward pass
+  RoutingReplay* replay = nullptr;  // which hears of the choice, or makes it; not of one that stays on a device
+  RoutingReplay::Pass replayed = {};
   Tensor logits = {}, scores = {}, wide_factors = {};
 
   // logits [T, E] -> weights [T, k]
@@ -60,6 +63,7 @@ struct GateOp {
   Tensor backward(Context& context, const Tensor& dweights);
 
  private:
+  void choose(Context& context, RouteArgs args);
   Tensor balance_gradient(Context& context) const;
 };
 
