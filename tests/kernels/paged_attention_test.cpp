@@ -67,6 +67,8 @@ std::vector<Heads> all_heads() {
   add_bf16("bf16_dim_33", [](Heads& h) { h.dim = h.value_dim = 33; });
   add_bf16("bf16_dim_1", [](Heads& h) { h.dim = h.value_dim = 1, h.block_tokens = 37; });
   add_bf16("bf16_one_for_all", [](Heads& h) { h.heads = 6, h.kv_heads = 1, h.dim = h.value_dim = 128; });
+  add_bf16("bf16_dim_64", [](Heads& h) { h.dim = 64; });
+  add_bf16("bf16_dim_64_group_of_18", [](Heads& h) { h.dim = 64, h.heads = 18, h.kv_heads = 1; });
   add_bf16("bf16_window_51", [](Heads& h) { h.window = 51; });
   add_bf16("bf16_window_1", [](Heads& h) { h.window = 1, h.kv_heads = 4; });
   add("sinks", [](Heads& h) { h.has_sinks = true; });
@@ -176,20 +178,37 @@ TEST(PagedAttentionOfCpuTest, KeysThatARowDoesNotSeeAreNothing) {
         expect_nothing_of_unseen_keys<float>({.name = "f32", .window = window, .block_tokens = 1}, key);
         expect_nothing_of_unseen_keys<BFloat16>(
             {.name = "bf16", .type = DType::bf16, .pool = DType::bf16, .window = window, .block_tokens = 1}, key);
+        expect_nothing_of_unseen_keys<BFloat16>({.name = "bf16_of_matrix_tiles",
+                                                 .type = DType::bf16,
+                                                 .pool = DType::bf16,
+                                                 .dim = 64,
+                                                 .window = window,
+                                                 .block_tokens = 1},
+                                                key);
       }
     }
   }
 }
 
-TEST(PagedAttentionOfCpuTest, IsTheReferencesWithoutDotProductsOfBf16) {
-  Kernels plain = cpu_kernels();
-  plain.paged_attention = [](Stream& stream, const PagedAttentionArgs& args) {
-    cpu::paged_attention(stream, args, {.use_bf16_dot = false});
-  };
-  const Heads h{.name = "bf16", .type = DType::bf16, .pool = DType::bf16};
-  Pool expected(reference_kernels(), h, 1, 9), actual(plain, h, 2, 9);
-  for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end), actual.place(p.sequence, 0, p.end);
-  expect_output("floats", actual.attend(kMixed), {h.name, expected.attend(kMixed), rounding_of(h.type)});
+// Of lanes of which matrix tiles have few, many, and as many as they take at once.
+TEST(PagedAttentionOfCpuTest, IsTheReferencesWithoutDotProductsOfBf16AndWithoutMatrixTiles) {
+  for (const cpu::AttentionOptions& options :
+       {cpu::AttentionOptions{.use_bf16_dot = false}, cpu::AttentionOptions{.use_bf16_dot = true, .use_amx = false},
+        cpu::AttentionOptions{.use_bf16_dot = true, .use_amx = true}})
+    for (const auto& [heads, dim, value_dim] : {std::tuple{4, 64, 40}, {70, 32, 32}, {32, 96, 16}}) {
+      Heads h{.name = "bf16", .type = DType::bf16, .pool = DType::bf16};
+      h.heads = heads, h.dim = dim, h.value_dim = value_dim, h.softcap = heads == 70 ? 3 : 0;
+      static cpu::AttentionOptions used;
+      used = options;
+      Kernels chosen = cpu_kernels();
+      chosen.paged_attention = [](Stream& stream, const PagedAttentionArgs& args) {
+        cpu::paged_attention(stream, args, used);
+      };
+      Pool expected(reference_kernels(), h, 1, 9), actual(chosen, h, 2, 9);
+      for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end), actual.place(p.sequence, 0, p.end);
+      expect_output(fmt::format("{} heads of {}", heads, dim), actual.attend(kMixed),
+                    {h.name, expected.attend(kMixed), rounding_of(h.type)});
+    }
 }
 
 TEST(PagedAttentionOfCpuTest, MayHaveNothingToDo) {

@@ -112,7 +112,7 @@ void LatentAttention::multiply_heads(Context& context, Linear& weights, const Te
 Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass) {
   Context& context = *q.context;
   const Kernels& kernels = context.kernels;
-  const int64_t rows = q.value.dim(0), heads = heads_.count, tokens = latent.value.dim(0), rank = config_.kv_rank;
+  const int64_t rows = q.value.dim(0), heads = heads_.count, rank = config_.kv_rank;
   const int64_t turning = config_.rotary_dim, width = rank + turning;
   const DType dtype = q.value.dtype();
   const size_t element = size_of(dtype), query_bytes = size_t(config_.head_dim) * element;
@@ -127,13 +127,9 @@ Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Va
                            rows * heads, size_t(turning) * element);
 
   AttentionLayer layer = layer_;
-  Var values;
-  if (pass.attention.paged)
-    layer.rule.values_in_keys = int(rank);
-  else
-    values = reshape(latent, {tokens, 1, rank});
+  layer.rule.values_in_keys = int(rank);
   const Var keys = apply(context, JoinHeadsOp{}, latent, rotary);
-  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, values).value;
+  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, {}).value;
 
   const Tensor summed = context.empty(dtype, {heads, rows, rank});
   kernels.take_heads(context.stream, summed, y, 0);

@@ -14,7 +14,7 @@ std::array<Tensor, 2> KvCache::append(int layer, const Tensor& k, const Tensor& 
     return cache.slice_rows(0, length_ + rows);
   };
   auto& [keys, values] = layers_[size_t(layer)];
-  return {store(keys, k), store(values, v)};
+  return {store(keys, k), v ? store(values, v) : Tensor()};
 }
 
 void KvCache::advance(int64_t num_tokens) { length_ += num_tokens; }
@@ -44,15 +44,15 @@ void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> start
   for (size_t i = 0; i + 1 < starts.size(); ++i) runs.push_back({.begin = starts[i], .end = starts[i + 1]});
 }
 
-void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks, const PagedPlan& plan,
-                      const Tensor& y, const Tensor& q, const Tensor& keys, const Tensor& values) {
-  std::span sequences(plan.sequences, size_t(plan.num_sequences));
+void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks,
+                      std::span<const PagedSequence> sequences, RowCodes codes, const Tensor& y, const Tensor& q,
+                      const Tensor& keys, const Tensor& values) {
   if (rule.chunk > 0) sequences = context.chunks.cut(sequences, rule.chunk, keys.dim(1));
   context.kernels.paged_attention(context.stream, {.y = y,
                                                    .q = q,
                                                    .keys = keys,
                                                    .values = values,
-                                                   .codes = plan.cache->format().codes,
+                                                   .codes = codes,
                                                    .sequences = sequences.data(),
                                                    .num_sequences = int(sequences.size()),
                                                    .scale = rule.scale,
@@ -72,9 +72,10 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     const std::array placed{PlaceRowsArgs{keys, k_in, paged.rows, codes},
                             PlaceRowsArgs{values, v_in, paged.rows, codes}};
     context.kernels.place_rows(context.stream, std::span(placed).first(values ? 2 : 1));
-    attend_to_blocks(context, rule, sinks, paged, y, q, keys, values);
+    attend_to_blocks(context, rule, sinks, paged.span(), codes, y, q, keys, values);
     return y;
   }
+  if (plan.cache && rule.values_in_keys > 0) return attend_to_kept_keys(context), y;
   if (context.tape || sinks) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
   AttentionSpan whole;
   if (plan.cache) {
@@ -87,6 +88,18 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
                             {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
   sinks.join(context, y, lse);
   return y;
+}
+
+// The cache is one block, which has room for all keys.
+void AttentionOp::attend_to_kept_keys(Context& context) {
+  plan.cache->append(layer, k, {});
+  const Tensor& keys = plan.cache->keys(layer);
+  const auto rows = int32_t(q.dim(0));
+  constexpr int32_t kBlock = 0;
+  const PagedSequence all{
+      .q_end = rows, .num_keys = int32_t(plan.cache->length()) + int32_t(k.dim(0)), .blocks = &kBlock};
+  attend_to_blocks(context, rule, sinks, {&all, 1}, RowCodes::none, y, q,
+                   keys.reshape({1, keys.dim(0), keys.dim(1), keys.dim(2)}), {});
 }
 
 std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) {

@@ -18,8 +18,10 @@ class KvCache {
 
   int64_t length() const { return length_; }
   int64_t capacity() const { return capacity_; }
-  // Appends rows of one layer behind the first length() and returns all of them.
+  // Appends rows of one layer behind the first length() and returns all of them; without v, keys alone.
   std::array<Tensor, 2> append(int layer, const Tensor& k, const Tensor& v);
+  // All that a layer's keys have room for, [capacity, K, D], once it has appended some.
+  const Tensor& keys(int layer) const { return layers_[size_t(layer)][0]; }
   void advance(int64_t num_tokens);  // after every layer has appended
   // A layer's states, each of whose first dim is 1; empty until the layer makes them. And the run of the tokens that
   // come next, valid until it is asked for again.
@@ -52,7 +54,7 @@ struct AttentionRule {
   int window = 0;
   int chunk = 0;  // rows see no key of another chunk of so many tokens of their sequence; 0: they do
   int first_head = 0, total_heads = 0;  // which heads of the layer these are, for dropout; 0: all
-  int values_in_keys = 0;  // over blocks: values are the first so many elements of keys; 0: they are kept beside them
+  int values_in_keys = 0;  // of a past: values are the first so many elements of keys; 0: they are kept beside them
 
   // Valid until the context's next call of attention.
   AttentionShape shape(Context& context, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -83,9 +85,10 @@ struct AttentionPlan {
   const PagedPlan* paged = nullptr;  // many sequences whose past lies in a PagedCache; instead of spans and cache
 };
 
-// q[T, N, D] -> y[T, N, value D] of the plan's sequences, whose keys and values lie in blocks.
-void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks, const PagedPlan& plan,
-                      const Tensor& y, const Tensor& q, const Tensor& keys, const Tensor& values);
+// q[T, N, D] -> y[T, N, value D] of sequences whose keys and values lie in blocks.
+void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks,
+                      std::span<const PagedSequence> sequences, RowCodes codes, const Tensor& y, const Tensor& q,
+                      const Tensor& keys, const Tensor& values);
 
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
@@ -101,6 +104,7 @@ struct AttentionOp {
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
 
  private:
+  void attend_to_kept_keys(Context& context);
   std::span<const AttentionSpan> spans() const { return {plan.spans, size_t(plan.num_spans)}; }
 };
 

@@ -4,6 +4,7 @@
 // PagedAttention", 2023.
 #pragma once
 #include <array>
+#include <span>
 #include <vector>
 
 #include "weft/autograd/context.h"
@@ -54,6 +55,7 @@ struct PagedPlan {
   PagedCache* cache = nullptr;
   const PagedSequence* sequences = nullptr;  // [num_sequences]
   int num_sequences = 0;
+  std::span<const PagedSequence> span() const { return {sequences, size_t(num_sequences)}; }
   const int32_t* rows = nullptr;  // [T]: where the key of a row goes: block * block_tokens + its place in the block
   const SpreadPlan* spread = nullptr;  // where ranks share a cache (parallel/context/spread_attention.h); else null
 };

@@ -8,6 +8,7 @@ namespace weft::cpu {
 struct AttentionOptions {
   bool use_bf16_dot =
       are_bf16_pairs_fast();  // multiply bf16 by the CPU's dot product of pairs if it has one, else in f32
+  bool use_amx = true;        // over blocks, of pairs: and by its matrix tiles where it has some
 };
 
 void attention(Stream&, const AttentionArgs&, AttentionOptions);

@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 
 #include "weft/kernels/cpu/cpu.h"
+#include "weft/kernels/cpu/paged_attention_amx-inl.h"
 #include "weft/kernels/cpu/paged_attention_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -36,6 +37,35 @@ int64_t first_key(const Call& call, const Task& task, int64_t split) {
   return std::max<int64_t>(split * kSplitKeys, call.start(task.sequence, task.first) / kTileKeys * kTileKeys);
 }
 
+// Blocks of lanes [0, count) against a tile; lanes behind them, whose block is the last one's, stay as they are.
+template <class Op>
+void blocks_of_lanes(const Call& call, const State& t, int64_t count, int64_t key, int64_t num_keys,
+                     RowsAhead& ahead) {
+  float maxima[kBlockLanes], sums[kBlockLanes];
+  std::copy_n(t.split.maximum + count, kBlockLanes, maxima);
+  std::copy_n(t.split.sum + count, kBlockLanes, sums);
+  for (int64_t lane = 0; lane < count; lane += kBlockLanes)
+    block_tile<Op>(call, t, lane, count - lane, key, num_keys, ahead);
+  std::copy_n(maxima, kBlockLanes, t.split.maximum + count);
+  std::copy_n(sums, kBlockLanes, t.split.sum + count);
+}
+
+template <class Op>
+void tile_of_lanes(const Call& call, const Task& task, const State& t, int64_t key, int64_t num_keys,
+                   RowsAhead& ahead) {
+  [[maybe_unused]] int64_t first = task.count;  // from there on lanes see all keys of the tile
+#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+  if constexpr (Op::kPerWord == 2) {
+    if (call.uses_amx && num_keys == kTileKeys)
+      first = std::lower_bound(t.limit, t.limit + task.count, int32_t(key + kTileKeys)) - t.limit;
+  }
+#endif
+  blocks_of_lanes<Op>(call, t, first, key, num_keys, ahead);
+#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+  if constexpr (Op::kPerWord == 2) lanes_by_amx(call, t, first, task.count, ahead);
+#endif
+}
+
 // t.split = the task's lanes over the keys of one split. `after`: the tile that is wanted next.
 template <class Op, class E>
 void run_split(const Call& call, const Task& task, int64_t split, const TilePlace& after, State t) {
@@ -48,8 +78,7 @@ void run_split(const Call& call, const Task& task, int64_t split, const TilePlac
     pack_tile<Op, E>(call, t, task.kv_head, num_keys);
     const TilePlace next = key + num_keys < end ? TilePlace{&task.sequence, key + num_keys, task.kv_head} : after;
     RowsAhead ahead = rows_ahead(call, next, t);
-    for (int64_t lane = 0; lane < task.count; lane += kBlockLanes)
-      block_tile<Op>(call, t, lane, task.count - lane, key, num_keys, ahead);
+    tile_of_lanes<Op>(call, task, t, key, num_keys, ahead);
     ahead.rest();
   }
 }
@@ -108,7 +137,13 @@ void finish(const Call& call, const Task& task, const State& t) {
 
 template <class Op, class E>
 void set_lanes(const Call& call, const Task& task, const State& t) {
-  pack_lanes<Op>(t.q, lanes_of<const E>(call, call.args.q, task, call.shape.head_dim), task.first, task.count);
+  const RowView<const E> rows = lanes_of<const E>(call, call.args.q, task, call.shape.head_dim);
+  pack_lanes<Op>(t.q, rows, task.first, task.count);
+#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+  if constexpr (Op::kPerWord == 2) {
+    if (call.uses_amx) pack_columns(t.q_cols, rows, task.first, task.count);
+  }
+#endif
   for (int64_t i = 0; i < round_up(task.count, kBlockLanes); ++i) {  // past the last lane it stands again
     const int64_t lane = task.first + std::min(i, task.count - 1);
     t.start[i] = int32_t(call.start(task.sequence, lane));
@@ -239,8 +274,8 @@ void join_slots(const Call& call, const Plan& plan, int64_t sequence, int kv_hea
 }
 
 template <class Op>
-void run(Stream& stream, const PagedAttentionArgs& args) {
-  const Call call(args);
+void run(Stream& stream, const PagedAttentionArgs& args, bool may_use_amx) {
+  const Call call(args, may_use_amx);
   const double share = Plan::share(call, stream.team().size());
   const int64_t n = args.num_sequences, num_kv = call.shape.num_kv_heads;
   Arena own, counted;
@@ -265,6 +300,7 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
       if (i == begin) rows_ahead(call, place_of(call, task), t).rest();
       run_task<Op>(call, plan, task, after, t);
     }
+    if (call.uses_amx) amx::release();
   });
   if (plan.slots[n] == 0) return;
   stream.team().parallel_for(n * num_kv, 1, [&](int64_t begin, int64_t end, int worker) {
@@ -274,13 +310,14 @@ void run(Stream& stream, const PagedAttentionArgs& args) {
   });
 }
 
-void paged_forward(Stream& stream, const PagedAttentionArgs& args, [[maybe_unused]] bool use_bf16_dot) {
+void paged_forward(Stream& stream, const PagedAttentionArgs& args, [[maybe_unused]] const AttentionOptions& options) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   const bool is_bf16 =
       args.codes == RowCodes::none && args.q.dtype() == DType::bf16 && args.keys.dtype() == DType::bf16;
-  if (use_bf16_dot && is_bf16 && has_bf16_pairs()) return run<Bf16Words>(stream, args);
+  if (options.use_bf16_dot && is_bf16 && has_bf16_pairs())
+    return run<Bf16Words>(stream, args, options.use_amx && amx::can_use());
 #endif
-  run<FloatWords>(stream, args);
+  run<FloatWords>(stream, args, false);
 }
 
 }  // namespace
@@ -297,7 +334,7 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args, AttentionOp
   check_cpu_can(shapes::shape_of(args), args.q);
   if (args.codes == RowCodes::none) check_cpu_can(shapes::shape_of(args), args.keys);
   if (args.q.dim(1) == 0 || args.q.dim(0) == 0) return;
-  HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args, options.use_bf16_dot);
+  HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args, options);
 }
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {

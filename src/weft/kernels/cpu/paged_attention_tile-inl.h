@@ -22,6 +22,8 @@ constexpr int kSplitKeys = 512;         // what a long sequence with few lanes i
 constexpr int kBlockLanes = kWide / 2;  // a vector holds two words of each, and later the scores of two keys
 constexpr int kScoreKeys = kWide == 16 ? 16 : 8;  // sums at a time: half of the registers
 constexpr int kChunkWords = 32;                   // of a key lie in a row: how far rows are apart is a constant
+constexpr int kAmxLanes = 16;                     // of a matrix tile
+constexpr int kAmxStride = kTaskLanes + kAmxLanes, kAmxWords = kTileKeys / 2;
 
 constexpr hn::ScalableTag<uint64_t> du64;
 constexpr hn::Half<decltype(df)> df_half;  // lanes of a block
@@ -43,15 +45,17 @@ struct Call {
   AttentionShape shape;
   int64_t k_words, padded;  // of a key and of values, to whole chunks and vectors
   int group;
-  float scale2;  // to exponents of 2
+  float scale2;   // to exponents of 2
+  bool uses_amx;  // where lanes see all of a tile
 
-  explicit Call(const PagedAttentionArgs& a)
+  Call(const PagedAttentionArgs& a, bool may_use_amx)
       : args(a),
         shape(shapes::shape_of(a)),
         k_words(round_up(shape.head_dim, kChunkWords)),
         padded(round_up(shape.values_dim(), 16)),
         group(shape.num_heads / shape.num_kv_heads),
-        scale2(a.scale * kLog2E) {}
+        scale2(a.scale * kLog2E),
+        uses_amx(may_use_amx && a.window == 0 && shape.head_dim % 32 == 0) {}
   int64_t num_lanes(const PagedSequence& s) const { return int64_t(s.q_end - s.q_begin) * group; }
   int64_t num_tiles(const PagedSequence& s) const { return ceil_div(num_lanes(s), kTaskLanes); }
   // A lane sees keys [start(lane), limit(lane)).
@@ -69,9 +73,10 @@ struct Call {
 struct Softmax {
   float *o, *maximum, *sum;
 
+  // Statistics are read and written sixteen at a time, from any lane on.
   static Softmax make(Arena& a, int64_t num_lanes, int64_t padded) {
-    return {a.take<float>(num_lanes * padded), a.take<float>(round_up(num_lanes, 16)),
-            a.take<float>(round_up(num_lanes, 16))};
+    const int64_t statistics = round_up(num_lanes, 16) + 16;
+    return {a.take<float>(num_lanes * padded), a.take<float>(statistics), a.take<float>(statistics)};
   }
   static int64_t bytes(int64_t num_lanes, int64_t padded) {
     Arena counted;
@@ -134,6 +139,9 @@ struct State {
   float* q;                // [block][pair of words][kBlockLanes][2]
   float *k, *v;            // words of keys, [chunk][kTileKeys][kChunkWords], and of values, [kTileKeys][padded]
   float* p;                // [kTileKeys][kBlockLanes]: scores, then words of probabilities
+  float* q_cols;           // with amx: words of queries, [words][kAmxStride]
+  float* scores;           // [kTileKeys][kAmxLanes]
+  float* weights;          // words of probabilities, [kAmxLanes][kAmxWords]
   int32_t *start, *limit;  // of lanes
   int32_t *rows, *next;    // of the pool, for the tile at hand and the one after it
   Softmax split, all;      // over a split, and over those before it
@@ -144,6 +152,9 @@ struct State {
     t.q = a.take<float>(kTaskLanes * words_of<FloatWords>(call.shape.head_dim));
     t.k = a.take<float>(call.k_words * kTileKeys);
     t.v = a.take<float>(kTileKeys * call.padded), t.p = a.take<float>(kBlockLanes * kTileKeys);
+    t.q_cols = a.take<float>(call.uses_amx ? call.shape.head_dim / 2 * kAmxStride : 0);
+    t.scores = a.take<float>(call.uses_amx ? kTileKeys * kAmxLanes : 0);
+    t.weights = a.take<float>(call.uses_amx ? kAmxLanes * kAmxWords : 0);
     t.start = a.take<int32_t>(kTaskLanes), t.limit = a.take<int32_t>(kTaskLanes);
     t.rows = a.take<int32_t>(kTileKeys), t.next = a.take<int32_t>(kTileKeys);
     t.split = Softmax::make(a, kTaskLanes, call.padded), t.all = Softmax::make(a, kTaskLanes, call.padded);

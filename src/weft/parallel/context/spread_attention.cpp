@@ -62,7 +62,8 @@ Tensor spread_attention(Context& context, const PagedPlan& plan, int layer, cons
   const int64_t rows = plan.num_sequences > 0 ? plan.sequences[plan.num_sequences - 1].q_end : 0;
   if (rows < q.dim(0)) context.kernels.fill(context.stream, y.slice_rows(rows, q.dim(0) - rows), 0);
   if (rows == 0) return y;
-  attend_to_blocks(context, rule, sinks, plan, y.slice_rows(0, rows), q.slice_rows(0, rows), all_keys, all_values);
+  attend_to_blocks(context, rule, sinks, plan.span(), codes, y.slice_rows(0, rows), q.slice_rows(0, rows), all_keys,
+                   all_values);
   return y;
 }
 
