@@ -153,6 +153,20 @@ TEST_F(VerifyCommandTest, ExpertsAreThoseOfTheOneRank) {
   EXPECT_EQ(lines_of(weft.run("verify r.toml --json --mesh tp=2").out)[0].contains("same_experts"), false);
 }
 
+// A teacher's layers have the names of those that learn.
+TEST_F(VerifyCommandTest, ExpertsOfATeacherAreItsOwn) {
+  const std::string experts = " --model.expert_ffn=32 --model.experts=";
+  ASSERT_EQ(
+      weft.run("train r.toml --train.steps=1 --log.dir=teacher --model.experts_per_token=1" + experts + "4").status,
+      0);
+  const Outcome o = weft.run(
+      "verify r.toml --json --mesh tp=2 --mesh pp=2 --distill.teacher=teacher "
+      "--train.precision=bf16" +
+      experts + "8");
+  EXPECT_EQ(o.status, 0) << o.out << o.err;
+  for (const auto& row : lines_of(o.out)) EXPECT_GE(row["same_experts"].get<double>(), 0.985);
+}
+
 TEST_F(VerifyCommandTest, ImpossibleMeshesAreRefused) {
   for (const auto& [mesh, words] : std::vector<std::pair<std::string, std::string>>{
            {"cp=3", "train.seq_len"},

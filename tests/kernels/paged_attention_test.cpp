@@ -78,7 +78,7 @@ std::vector<Heads> all_heads() {
   };
   add("values_in_keys", [&](Heads& h) { in_keys(h, 48, 40); });
   add("values_in_keys_of_two", [&](Heads& h) { in_keys(h, 33, 20), h.kv_heads = 2, h.pool = DType::f16; });
-  add_bf16("bf16_values_in_keys", [&](Heads& h) { in_keys(h, 576, 512), h.heads = 16; });
+  add_bf16("bf16_values_in_keys", [&](Heads& h) { in_keys(h, 288, 256), h.heads = 18; });
   add_bf16("bf16_values_are_keys", [&](Heads& h) { in_keys(h, 33, 33), h.window = 51; });
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8}) {
     const auto add_codes = [&](const char* name, auto change) {
@@ -192,23 +192,26 @@ TEST(PagedAttentionOfCpuTest, KeysThatARowDoesNotSeeAreNothing) {
 
 // Of lanes of which matrix tiles have few, many, and as many as they take at once.
 TEST(PagedAttentionOfCpuTest, IsTheReferencesWithoutDotProductsOfBf16AndWithoutMatrixTiles) {
-  for (const cpu::AttentionOptions& options :
-       {cpu::AttentionOptions{.use_bf16_dot = false}, cpu::AttentionOptions{.use_bf16_dot = true, .use_amx = false},
-        cpu::AttentionOptions{.use_bf16_dot = true, .use_amx = true}})
-    for (const auto& [heads, dim, value_dim] : {std::tuple{4, 64, 40}, {70, 32, 32}, {32, 96, 16}}) {
-      Heads h{.name = "bf16", .type = DType::bf16, .pool = DType::bf16};
-      h.heads = heads, h.dim = dim, h.value_dim = value_dim, h.softcap = heads == 70 ? 3 : 0;
-      static cpu::AttentionOptions used;
+  static cpu::AttentionOptions used;
+  Kernels chosen = cpu_kernels();
+  chosen.paged_attention = [](Stream& stream, const PagedAttentionArgs& args) {
+    cpu::paged_attention(stream, args, used);
+  };
+  for (const auto& [heads, dim, value_dim] : {std::tuple{4, 64, 40}, {35, 32, 16}, {16, 32, 16}}) {
+    Heads h{.name = "bf16", .type = DType::bf16, .pool = DType::bf16};
+    h.heads = heads, h.kv_heads = 1, h.dim = dim, h.value_dim = value_dim, h.softcap = heads == 35 ? 3 : 0;
+    Pool expected(reference_kernels(), h, 1, 9);
+    for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end);
+    const ExpectedOutput output{h.name, expected.attend(kMixed), rounding_of(h.type)};
+    for (const cpu::AttentionOptions& options :
+         {cpu::AttentionOptions{.use_bf16_dot = false}, cpu::AttentionOptions{.use_bf16_dot = true, .use_amx = false},
+          cpu::AttentionOptions{.use_bf16_dot = true, .use_amx = true}}) {
       used = options;
-      Kernels chosen = cpu_kernels();
-      chosen.paged_attention = [](Stream& stream, const PagedAttentionArgs& args) {
-        cpu::paged_attention(stream, args, used);
-      };
-      Pool expected(reference_kernels(), h, 1, 9), actual(chosen, h, 2, 9);
-      for (const Rows& p : kMixed) expected.place(p.sequence, 0, p.end), actual.place(p.sequence, 0, p.end);
-      expect_output(fmt::format("{} heads of {}", heads, dim), actual.attend(kMixed),
-                    {h.name, expected.attend(kMixed), rounding_of(h.type)});
+      Pool actual(chosen, h, 2, 9);
+      for (const Rows& p : kMixed) actual.place(p.sequence, 0, p.end);
+      expect_output(fmt::format("{} heads of {}", heads, dim), actual.attend(kMixed), output);
     }
+  }
 }
 
 TEST(PagedAttentionOfCpuTest, MayHaveNothingToDo) {

@@ -161,19 +161,20 @@ Var Moe::operator()(const Var& residual, const Pass& pass) {
   route->begin(x.value.rows(), gate.per_token, gate.experts, pass.tokens, pass.seq_len);
   const bool is_on_device = stays_on_device(x, pass);
   // Every rank of the tensor group chooses the same experts; the first adds the losses.
-  const Var weights = apply(context,
-                            GateOp{.config = gate,
-                                   .route = route,
-                                   .experts = experts_,
-                                   .rows = rows_,
-                                   .bias = router_bias(),
-                                   .use = pass.is_training ? &use_ : nullptr,
-                                   .factors = expert_factors_ ? &*expert_factors_ : nullptr,
-                                   .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
-                                   .stays_on_device = is_on_device,
-                                   .replay = pass.routing,
-                                   .replayed = {name_hash_, pass.step, pass.tokens, gate.per_token}},
-                            scores(seen, pass));
+  const Var weights =
+      apply(context,
+            GateOp{.config = gate,
+                   .route = route,
+                   .experts = experts_,
+                   .rows = rows_,
+                   .bias = router_bias(),
+                   .use = pass.is_training ? &use_ : nullptr,
+                   .factors = expert_factors_ ? &*expert_factors_ : nullptr,
+                   .loss_scale = tensor_.rank() == 0 ? pass.loss_scale : 0,
+                   .stays_on_device = is_on_device,
+                   .replay = pass.routing,
+                   .replayed = {pass.is_training ? name_hash_ : ~name_hash_, pass.step, pass.tokens, gate.per_token}},
+            scores(seen, pass));
   const bool weighs_inputs = config_.weighs_inputs;
   const Var rows = apply(context, DispatchOp{experts_, route}, latent_down_ ? (*latent_down_)(x, pass) : x,
                          weighs_inputs ? weights : Var());

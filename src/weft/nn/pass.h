@@ -31,7 +31,7 @@ struct Pass {
   int64_t step = 0;
   float loss_scale = 0;               // what a loss that a layer adds for a token is multiplied with
   std::span<const TokenSpan> tokens;  // where the T tokens stand in the step's global batch; outlives the tape
-  RoutingReplay* routing = nullptr;   // of the layers with experts, where this is a pass of training; null: none
+  RoutingReplay* routing = nullptr;   // of layers with experts, in a step of training; null: they choose
 
   // Dropout at `site`: a function of (seed, step, site, global element), on any mesh.
   DropoutKey dropout_key(float p, uint64_t site) const {

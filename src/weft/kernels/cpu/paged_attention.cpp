@@ -53,17 +53,9 @@ void blocks_of_lanes(const Call& call, const State& t, int64_t count, int64_t ke
 template <class Op>
 void tile_of_lanes(const Call& call, const Task& task, const State& t, int64_t key, int64_t num_keys,
                    RowsAhead& ahead) {
-  [[maybe_unused]] int64_t first = task.count;  // from there on lanes see all keys of the tile
-#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
-  if constexpr (Op::kPerWord == 2) {
-    if (call.uses_amx && num_keys == kTileKeys)
-      first = std::lower_bound(t.limit, t.limit + task.count, int32_t(key + kTileKeys)) - t.limit;
-  }
-#endif
+  const int64_t first = first_by_amx<Op>(call, t, task.count, key, num_keys);
   blocks_of_lanes<Op>(call, t, first, key, num_keys, ahead);
-#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
-  if constexpr (Op::kPerWord == 2) lanes_by_amx(call, t, first, task.count, ahead);
-#endif
+  if (first < task.count) lanes_by_amx(call, t, first, task.count, ahead);
 }
 
 // t.split = the task's lanes over the keys of one split. `after`: the tile that is wanted next.
@@ -139,11 +131,9 @@ template <class Op, class E>
 void set_lanes(const Call& call, const Task& task, const State& t) {
   const RowView<const E> rows = lanes_of<const E>(call, call.args.q, task, call.shape.head_dim);
   pack_lanes<Op>(t.q, rows, task.first, task.count);
-#if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
-  if constexpr (Op::kPerWord == 2) {
+  if constexpr (kHasAmx && Op::kPerWord == 2) {
     if (call.uses_amx) pack_columns(t.q_cols, rows, task.first, task.count);
   }
-#endif
   for (int64_t i = 0; i < round_up(task.count, kBlockLanes); ++i) {  // past the last lane it stands again
     const int64_t lane = task.first + std::min(i, task.count - 1);
     t.start[i] = int32_t(call.start(task.sequence, lane));

@@ -18,6 +18,8 @@ namespace {
 
 #if defined(__x86_64__) && (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 
+constexpr bool kHasAmx = true;  // this target; whether the processor does is Call::uses_amx
+
 // Registers 0 and 1 hold scores [keys][lanes], 2 and 7 keys or columns of values, 3 queries or columns of values, 4
 // and 5 sums [lanes][columns] and 6 probabilities [lanes][keys], of so many lanes.
 constexpr amx::Shapes lane_shapes(int lanes) {
@@ -163,7 +165,20 @@ void lanes_by_amx(const Call& call, const State& t, int64_t begin, int64_t end, 
   }
 }
 
+#else
+
+constexpr bool kHasAmx = false;
+void pack_columns(float*, auto&&, int64_t, int64_t) {}
+void lanes_by_amx(const Call&, const State&, int64_t, int64_t, RowsAhead&) {}
+
 #endif
+
+// Of lanes whose limits ascend, the first that sees all of a tile's keys and so goes this way; `count`: none.
+template <class Op>
+int64_t first_by_amx(const Call& call, const State& t, int64_t count, int64_t key, int64_t num_keys) {
+  if (!kHasAmx || Op::kPerWord != 2 || !call.uses_amx || num_keys != kTileKeys) return count;
+  return std::lower_bound(t.limit, t.limit + count, int32_t(key + kTileKeys)) - t.limit;
+}
 
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE

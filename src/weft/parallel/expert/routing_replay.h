@@ -16,7 +16,7 @@ class RoutingReplay {
  public:
   // A layer's pass over some tokens of a step, each of which goes to k experts.
   struct Pass {
-    uint64_t layer;  // name_hash
+    uint64_t layer;  // name_hash, and its complement of a pass without gradients, as a teacher's is
     int64_t step;
     std::span<const TokenSpan> tokens;
     int64_t k;
