@@ -117,14 +117,7 @@ HWY_NOINLINE void softmax_lanes(const Call& call, const State& t, int64_t lane, 
   const V alpha = exp2<FloatWords>(hn::Mul(hn::Sub(before, highest), scale));
   hn::StoreU(highest, df, t.split.maximum + lane);
   hn::StoreU(hn::MulAdd(hn::LoadU(df, t.split.sum + lane), alpha, sum), df, t.split.sum + lane);
-  float factors[kWide];
-  hn::StoreU(alpha, df, factors);
-  for (int64_t r = 0; r < count; ++r) {
-    if (factors[r] == 1) continue;
-    float* o = t.split.o + (lane + r) * call.padded;
-    const V factor = hn::Set(df, factors[r]);
-    for (int64_t e = 0; e < call.padded; e += kWide) hn::StoreU(hn::Mul(hn::LoadU(df, o + e), factor), df, o + e);
-  }
+  scale_sums(call, t, lane, count, alpha);
 }
 
 // o += p v.

@@ -148,14 +148,7 @@ HWY_NOINLINE void softmax_block(const Call& call, const State& t, int64_t lane, 
   const VH added = hn::Add(hn::LowerHalf(df_half, sum), hn::UpperHalf(df_half, sum));
   const VH old = hn::LoadU(df_half, t.split.sum + lane);
   hn::StoreU(hn::MulAdd(old, hn::LowerHalf(df_half, alpha), added), df_half, t.split.sum + lane);
-  float factors[kWide];
-  hn::StoreU(alpha, df, factors);
-  for (int r = 0; r < count; ++r) {
-    if (factors[r] == 1) continue;
-    float* o = t.split.o + (lane + r) * call.padded;
-    const V factor = hn::Set(df, factors[r]);
-    for (int64_t e = 0; e < call.padded; e += kWide) hn::StoreU(hn::Mul(hn::LoadU(df, o + e), factor), df, o + e);
-  }
+  scale_sums(call, t, lane, count, alpha);
 }
 
 // o += p v of kLanes lanes, for words [begin, end) of a tile's keys.

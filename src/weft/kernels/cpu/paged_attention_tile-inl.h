@@ -234,6 +234,20 @@ HWY_NOINLINE void pack_tile(const Call& call, const State& t, int kv_head, int64
     pack_pairs<Op, E>(t.v, v, 0, num_keys);
 }
 
+// ---- lanes ----
+
+// The sums of p v of lanes [lane, lane + count) times factors, each lane's in its place of a vector.
+HWY_INLINE void scale_sums(const Call& call, const State& t, int64_t lane, int64_t count, V alpha) {
+  float factors[kWide];
+  hn::StoreU(alpha, df, factors);
+  for (int64_t r = 0; r < count; ++r) {
+    if (factors[r] == 1) continue;
+    float* o = t.split.o + (lane + r) * call.padded;
+    const V factor = hn::Set(df, factors[r]);
+    for (int64_t e = 0; e < call.padded; e += kWide) hn::StoreU(hn::Mul(hn::LoadU(df, o + e), factor), df, o + e);
+  }
+}
+
 }  // namespace
 }  // namespace weft::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
