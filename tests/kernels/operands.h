@@ -31,6 +31,14 @@ class Operands {
     return copied(DType::f32, values);
   }
 
+  // Words of random bits, the same for the same name; never f64.
+  Tensor words(std::string_view name, Shape shape) {
+    const Tensor bits = bench_.host.empty(DType::i32, shape);
+    for (int64_t i = 0; i < bits.numel(); ++i)
+      bits.data<int32_t>()[i] = int32_t(philox(name_hash(name), uint64_t(i))[0]);
+    return bench_.on_device(bits);
+  }
+
   Tensor out(std::string_view name, Shape shape) { return recorded(name, guarded(type_, shape)); }
   Tensor out_f32(std::string_view name, Shape shape) { return recorded(name, guarded(DType::f32, shape)); }
   Tensor out_of(DType type, std::string_view name, Shape shape) { return recorded(name, guarded(type, shape)); }

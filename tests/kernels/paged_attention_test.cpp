@@ -78,7 +78,7 @@ std::vector<Heads> all_heads() {
   };
   add("values_in_keys", [&](Heads& h) { in_keys(h, 48, 40); });
   add("values_in_keys_of_two", [&](Heads& h) { in_keys(h, 33, 20), h.kv_heads = 2, h.pool = DType::f16; });
-  add_bf16("bf16_values_in_keys", [&](Heads& h) { in_keys(h, 288, 256), h.heads = 18; });
+  add_bf16("bf16_values_in_keys", [&](Heads& h) { in_keys(h, 160, 128), h.heads = 18; });
   add_bf16("bf16_values_are_keys", [&](Heads& h) { in_keys(h, 33, 33), h.window = 51; });
   for (const RowCodes codes : {RowCodes::int8, RowCodes::fp8}) {
     const auto add_codes = [&](const char* name, auto change) {

@@ -209,6 +209,14 @@ void run_attention(const ParityAttention& c, const Kernels& kernels, Stream& str
   args.y = o.out("y with a bias by distance", y_shape);
   args.bias = o.f32("bias", {c.num_heads, 2 * 20 + 1});
   kernels.attention(stream, args);
+
+  args.bias = {}, args.key_bits = back.key_bits = o.words("key bits", {queries, (keys + 31) / 32});
+  args.y = o.out("y of selected keys", y_shape), args.lse = o.out_f32("lse of them", {c.num_heads, queries});
+  kernels.attention(stream, args);
+  back.y = args.y, back.lse = args.lse;
+  back.dq = o.out("dq of them", q_shape), back.dk = o.out("dk of them", k_shape);
+  back.dv = o.out("dv of them", v_shape);
+  kernels.attention_backward(stream, back);
 }
 
 void add_attention_cases(std::vector<ParityCase>& cases) {

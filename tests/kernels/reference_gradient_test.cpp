@@ -17,7 +17,17 @@ struct AttentionGradient {
   float softcap = 0;
 };
 
-void expect_attention_gradients(const AttentionGradient& c, bool has_bias) {
+// All keys but every third, others for each row.
+Tensor two_of_three_keys(Workbench& w, int64_t queries, int64_t keys) {
+  const Tensor bits = w.empty(DType::i32, {queries, (keys + 31) / 32});
+  const Tensor selected = w.empty(DType::i32, {queries, keys});
+  for (int64_t i = 0; i < selected.numel(); ++i)
+    selected.data<int32_t>()[i] = (i % keys + i / keys) % 3 != 0 ? int32_t(i % keys) : -1;
+  reference_kernels().mark_keys(w.stream, bits, selected);
+  return bits;
+}
+
+void expect_attention_gradients(const AttentionGradient& c, bool has_bias, bool selects = false) {
   Workbench w;
   const int64_t queries = c.q_start.back(), keys = c.k_start.back() + 1;  // the last key row belongs to no sequence
   const Tensor q = w.random(kType, {queries, c.num_heads, c.head_dim}, "q");
@@ -38,10 +48,18 @@ void expect_attention_gradients(const AttentionGradient& c, bool has_bias) {
                              .value_dim = c.value_dim};
   const Tensor bias = has_bias ? w.random(kType, {c.num_heads, 7}, "bias") : Tensor{};
   const Tensor dbias = has_bias ? w.empty(kType, bias.shape()) : Tensor{};
+  const Tensor key_bits = selects ? two_of_three_keys(w, queries, keys) : Tensor{};
   const DropoutKey dropout{.p = c.dropout, .seed = 3, .stream = 5};
   const auto forward = [&] {
-    reference_kernels().attention(
-        w.stream, {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout, .bias = bias});
+    reference_kernels().attention(w.stream, {.y = y,
+                                             .lse = lse,
+                                             .q = q,
+                                             .k = k,
+                                             .v = v,
+                                             .shape = shape,
+                                             .dropout = dropout,
+                                             .bias = bias,
+                                             .key_bits = key_bits});
     return dot(y, dy);
   };
   forward();
@@ -58,7 +76,8 @@ void expect_attention_gradients(const AttentionGradient& c, bool has_bias) {
                                                     .shape = shape,
                                                     .dropout = dropout,
                                                     .bias = bias,
-                                                    .dbias = dbias});
+                                                    .dbias = dbias,
+                                                    .key_bits = key_bits});
   expect_gradient("dq", q, dq, forward);
   expect_gradient("dk", k, dk, forward);
   expect_gradient("dv", v, dv, forward);
@@ -69,6 +88,9 @@ class AttentionGradientTest : public testing::TestWithParam<AttentionGradient> {
 
 TEST_P(AttentionGradientTest, EqualsDifferences) { expect_attention_gradients(GetParam(), false); }
 TEST_P(AttentionGradientTest, EqualsDifferencesWithABiasByDistance) { expect_attention_gradients(GetParam(), true); }
+TEST_P(AttentionGradientTest, EqualsDifferencesWithSelectedKeys) {
+  expect_attention_gradients(GetParam(), false, true);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionGradientTest,

@@ -140,6 +140,9 @@ struct AttentionArgs {
   // [N, 2P - 1] f32, optional: what is added to the score, scaled and capped, of a key that stands d positions behind
   // the query, for d from 1 - P to P - 1; keys further off have the first or the last. Source: Raffel et al., 2020.
   Tensor bias;
+  // [T, S / 32 rounded up] i32, optional: of the keys of its span a row sees those alone whose bits are set, as
+  // mark_keys sets them. Where there are such, there is no bias.
+  Tensor key_bits;
 };
 
 // y and lse may be those of more keys than are given here: dq, dk and dv then are what these keys contribute.
@@ -150,6 +153,7 @@ struct AttentionBackwardArgs {
   DropoutKey dropout;
   Tensor bias;   // the cpu table has no gradients with one
   Tensor dbias;  // like bias
+  Tensor key_bits;
 };
 
 // One sequence's query rows in a step of serving. The last of them sees all of the sequence's keys, the one before it
@@ -177,6 +181,23 @@ struct PagedAttentionArgs {
   float scale = 0, softcap = 0;  // as in AttentionShape
   int window = 0;
   Tensor sinks;  // [N] in the dtype of q, optional: as attention_sinks takes them
+  // [T, most] i32, optional, without a window: a row sees these rows of the pool in place of its sequence's keys, of
+  // which it has so many, or `most` where it has more. Its bits are those of a sequence of these keys in this order.
+  Tensor selected;
+};
+
+// The keys that each row of sparse attention sees: of those of its sequence up to its own, in the order of
+// paged_attention, the ones whose scores are the `most` highest, the first of equals first. The score of key j is the
+// sum over heads h of weights[t, h] max(0, q[t, h] . keys[j]). Which they are does not depend on company, as there.
+// Source: DeepSeek-AI, "DeepSeek-V3.2", 2025: the lightning indexer.
+struct SelectKeysArgs {
+  Tensor selected;  // out [T, most] i32: rows of the pool, in the order of keys; -1 behind the last
+  Tensor q;         // [T, N, D]
+  Tensor weights;   // [T, N] f32
+  Tensor keys;      // [blocks, block_tokens, 1, D], as of paged_attention
+  RowCodes codes = RowCodes::none;
+  const PagedSequence* sequences = nullptr;  // [num_sequences], as of paged_attention
+  int num_sequences = 0;
 };
 
 enum class NormKind : uint8_t { rms, layer };
@@ -341,6 +362,9 @@ struct Kernels {
   void (*attention_sinks_backward)(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y,
                                    const Tensor& lse, const Tensor& sinks);
   void (*paged_attention)(Stream&, const PagedAttentionArgs&);
+  void (*select_keys)(Stream&, const SelectKeysArgs&);
+  // Bit i % 32 of bits[t, i / 32], i32, is set where i is one of selected[t], and no other is.
+  void (*mark_keys)(Stream&, const Tensor& bits, const Tensor& selected);
   // Of several, as keys and values or queries and keys are: none writes what another reads or writes, so that the
   // backend may do them together.
   void (*place_rows)(Stream&, std::span<const PlaceRowsArgs>);

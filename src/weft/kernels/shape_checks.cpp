@@ -70,6 +70,24 @@ struct Op {
   }
 };
 
+// Of rows of q and keys in the blocks of a pool.
+void check_sequences(const Op& op, const Tensor& q, const Tensor& pool, std::span<const PagedSequence> sequences) {
+  op.that(sequences.empty() || sequences.data(), "num_sequences is not 0, but sequences is null");
+  const int64_t num_blocks = pool.dim(0), block_tokens = pool.dim(1);
+  int32_t row = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const PagedSequence& s = sequences[i];
+    if (s.q_begin != row || s.q_end < s.q_begin)
+      throw Error("{}: sequence {} has rows {} to {}, but must begin with row {}", op.name, i, s.q_begin, s.q_end,
+                  row);
+    if (s.num_keys < s.q_end - s.q_begin)
+      throw Error("{}: sequence {} has {} rows, but only {} keys", op.name, i, s.q_end - s.q_begin, s.num_keys);
+    row = s.q_end;
+    op.indices(q, "blocks", s.blocks, (s.num_keys + block_tokens - 1) / block_tokens, 0, num_blocks);
+  }
+  if (row != q.dim(0)) throw Error("{}: the sequences have {} rows, but q has {}", op.name, row, q.dim(0));
+}
+
 void check_epilogue(const Op& op, const MatmulArgs& args) {
   using Kind = Epilogue::Kind;
   const Epilogue& e = args.epilogue;
@@ -152,6 +170,13 @@ void check_qkv(const Op& op, const Tensor& q, const Tensor& k, const Tensor& v, 
   check_spans(op, s, q.dim(0), k.dim(0));
 }
 
+void check_key_bits(const Op& op, const Tensor& bits, const Tensor& q, const Tensor& k, const Tensor& bias) {
+  op.absent("bias", bias, "keys are selected");
+  op.dtype("key_bits", bits, DType::i32);
+  op.dims("key_bits", bits, {q.dim(0), (k.dim(0) + 31) / 32});
+  op.that(bits.numel() <= std::numeric_limits<int32_t>::max(), "key_bits are more words than 31 bits count");
+}
+
 void check_position_bias(const Op& op, const Tensor& bias, const Tensor& q, const AttentionShape& s) {
   op.rank("bias", bias, 2);
   op.statistic("bias", bias, bias.numel(), q);
@@ -226,6 +251,7 @@ void check_attention(const AttentionArgs& args) {
   check_probability(op, args.dropout.p);
   check_output(op, "y", args.y, args.q, args.shape);
   if (args.bias) check_position_bias(op, args.bias, args.q, args.shape);
+  if (args.key_bits) check_key_bits(op, args.key_bits, args.q, args.k, args.bias);
   if (args.lse) op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
 }
 
@@ -239,6 +265,7 @@ void check_attention_backward(const AttentionBackwardArgs& args) {
   check_output(op, "dy", args.dy, args.q, args.shape);
   check_output(op, "y", args.y, args.q, args.shape);
   op.statistic("lse", args.lse, args.q.dim(0) * args.shape.num_heads, args.q);
+  if (args.key_bits) check_key_bits(op, args.key_bits, args.q, args.k, args.bias);
   if (!args.bias) return;
   check_position_bias(op, args.bias, args.q, args.shape);
   op.like("dbias", args.dbias, args.bias);
@@ -290,19 +317,37 @@ void check_paged_attention(const PagedAttentionArgs& args) {
   op.that(block_tokens > 0, "a block has room for no token");
   if (args.sinks) op.shape("sinks", args.sinks, {args.q.dim(1)}), op.dtype("sinks", args.sinks, args.q.dtype());
   check_heads_and_scores(op, shape_of(args));
-  op.that(args.num_sequences == 0 || args.sequences, "num_sequences is not 0, but sequences is null");
-  int32_t row = 0;
-  for (int i = 0; i < args.num_sequences; ++i) {
-    const PagedSequence& s = args.sequences[i];
-    if (s.q_begin != row || s.q_end < s.q_begin)
-      throw Error("{}: sequence {} has rows {} to {}, but must begin with row {}", op.name, i, s.q_begin, s.q_end,
-                  row);
-    if (s.num_keys < s.q_end - s.q_begin)
-      throw Error("{}: sequence {} has {} rows, but only {} keys", op.name, i, s.q_end - s.q_begin, s.num_keys);
-    row = s.q_end;
-    op.indices(args.q, "blocks", s.blocks, (s.num_keys + block_tokens - 1) / block_tokens, 0, num_blocks);
+  if (args.selected) {
+    op.dims("selected", args.selected, {num_rows, args.selected.cols()});
+    op.dtype("selected", args.selected, DType::i32);
+    op.that(args.window == 0, "there is no window where keys are selected");
   }
-  if (row != num_rows) throw Error("{}: the sequences have {} rows, but q has {}", op.name, row, num_rows);
+  check_sequences(op, args.q, args.keys, {args.sequences, size_t(args.num_sequences)});
+}
+
+void check_select_keys(const SelectKeysArgs& args) {
+  const Op op{"select_keys"};
+  op.rank("q", args.q, 3);
+  op.pool("keys", args.keys, args.codes);
+  const int64_t num_rows = args.q.dim(0);
+  op.dims("keys", args.keys, {args.keys.dim(0), args.keys.dim(1), 1, row_width(args.codes, args.q.dim(2))});
+  op.that(args.keys.dim(1) > 0, "a block has room for no token");
+  op.shape("weights", args.weights, {num_rows, args.q.dim(1)});
+  op.statistic("weights", args.weights, args.weights.numel(), args.q);
+  op.that(args.selected && args.selected.shape().rank() == 2, "selected has a row of keys for each row of q");
+  op.dims("selected", args.selected, {num_rows, args.selected.dim(1)});
+  op.dtype("selected", args.selected, DType::i32);
+  op.that(args.selected.dim(1) > 0, "at least one key is selected");
+  check_sequences(op, args.q, args.keys, {args.sequences, size_t(args.num_sequences)});
+}
+
+void check_mark_keys(const Tensor& bits, const Tensor& selected) {
+  const Op op{"mark_keys"};
+  for (const auto& [what, t] : {Named{"bits", bits}, Named{"selected", selected}}) {
+    op.that(t && t.shape().rank() == 2, "bits and selected have a row for each row of queries");
+    op.dtype(what, t, DType::i32);
+  }
+  op.that(bits.dim(0) == selected.dim(0), "bits and selected are of the same rows");
 }
 
 void check_place_rows(const PlaceRowsArgs& args) {

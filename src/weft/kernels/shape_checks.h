@@ -16,6 +16,8 @@ void check_attention_sinks(std::string_view op, const Tensor& y, const Tensor& l
 void check_attention_sinks_backward(const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
                                     const Tensor& sinks);
 void check_paged_attention(const PagedAttentionArgs&);
+void check_select_keys(const SelectKeysArgs&);
+void check_mark_keys(const Tensor& bits, const Tensor& selected);
 void check_place_rows(const PlaceRowsArgs&);
 void check_accumulate(const Tensor& sum, const Tensor& x);
 void check_rope(const RopeArgs&);

@@ -155,6 +155,8 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::attention_backward, "attention_backward">(k);
   record<&Kernels::attention_merge, "attention_merge">(k);
   record<&Kernels::paged_attention, "paged_attention">(k);
+  record<&Kernels::select_keys, "select_keys">(k);
+  record<&Kernels::mark_keys, "mark_keys">(k);
   record<&Kernels::place_rows, "place_rows">(k);
   record<&Kernels::rope, "rope">(k);
   record<&Kernels::join_heads, "join_heads">(k);

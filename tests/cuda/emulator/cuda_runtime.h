@@ -90,6 +90,7 @@ inline unsigned __ballot_sync(unsigned, int predicate) { return emulated::votes_
 inline int __popc(unsigned x) { return std::popcount(x); }
 // Threads of a grid take turns.
 inline int atomicAdd(int* p, int x) { return std::exchange(*p, *p + x); }
+inline unsigned atomicOr(unsigned* p, unsigned x) { return std::exchange(*p, *p | x); }
 template <class T>
 T __ldg(const T* p) {
   return *p;

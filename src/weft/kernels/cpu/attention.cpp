@@ -42,6 +42,8 @@ struct State {
   float* p;        // pairs of the probabilities; s itself for f32
   DropoutLanes dropout;
   BiasLanes bias;
+  BitLanes bits;
+  int64_t k_begin = 0;  // of the span
 
   template <class Op>
   static State make(Arena& a, int64_t dim, int64_t value_dim) {
@@ -55,6 +57,7 @@ struct State {
     t.p = Op::kPerWord == 1 ? t.s : a.take<float>(kTileKeys / Op::kPerWord * kGroup);
     t.dropout = {a.take<uint32_t>(kTaskLanes), a.take<uint32_t>(kTaskLanes)};
     t.bias = {a.take<int32_t>(kTaskLanes), a.take<int32_t>(kTaskLanes)};
+    t.bits = {a.take<int32_t>(kTaskLanes)};
     return t;
   }
 };
@@ -107,6 +110,11 @@ HWY_INLINE void score_tile(const Call<Op>& call, const State& t, int64_t group, 
     const int64_t lane = group * kGroup + c * kWide;
     return BiasLanes{t.bias.position + lane, t.bias.row + lane};
   };
+  const SelectedKeys selected(call.args.key_bits, call.args.k);
+  const auto only_selected = [&](int c, int64_t row, V x) HWY_ATTR {
+    const BitLanes lanes{t.bits.row + group * kGroup + c * kWide};
+    return selected.only(lanes, t.k_begin + key + row, x, hn::Set(df, -HUGE_VALF));
+  };
   const int64_t words = ceil_div(call.dim, Op::kPerWord);
   int64_t j = 0;
   for (; j < depth.both(); j += kRows) {
@@ -121,6 +129,9 @@ HWY_INLINE void score_tile(const Call<Op>& call, const State& t, int64_t group, 
       }
       if (bias.is_on()) {
         for (int r = 0; r < kRows; ++r) acc[c][r] = hn::Add(acc[c][r], bias.of_lanes(bias_lanes(c), key + j + r));
+      }
+      if (selected.is_on()) {
+        for (int r = 0; r < kRows; ++r) acc[c][r] = only_selected(c, j + r, acc[c][r]);
       }
       if (j + kRows > open || j < closed) {
         HWY_UNROLL(8)
@@ -147,6 +158,9 @@ HWY_INLINE void score_tile(const Call<Op>& call, const State& t, int64_t group, 
     }
     if (bias.is_on()) {
       for (int r = 0; r < kRows; ++r) acc[r] = hn::Add(acc[r], bias.of_lanes(bias_lanes(c), key + j + r));
+    }
+    if (selected.is_on()) {
+      for (int r = 0; r < kRows; ++r) acc[r] = only_selected(c, j + r, acc[r]);
     }
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
@@ -354,7 +368,8 @@ template <class Op, class E>
 void run_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const SpanLanes& next_s, const Task* next,
               std::byte* scratch) {
   Arena arena(scratch);
-  const State t = State::make<Op>(arena, call.dim, call.value_dim);
+  State t = State::make<Op>(arena, call.dim, call.value_dim);
+  t.k_begin = s.k_begin;
   const int64_t num_groups = ceil_div(task.count, kGroup);
   for (int64_t i = 0; i < num_groups * kGroup; ++i) {
     const int64_t lane = task.first + std::min(i, task.count - 1);
@@ -364,9 +379,11 @@ void run_task(const Call<Op>& call, const SpanLanes& s, const Task& task, const 
   if (call.args.dropout.p > 0) {
     set_dropout_lanes(t.dropout, call.args.shape, s, task.kv_head, task.first, num_groups * kGroup);
   }
+  if (const SelectedKeys selected(call.args.key_bits, call.args.k); selected.is_on())
+    selected.set_lanes(t.bits, s, task.first, num_groups * kGroup, task.first + task.count - 1);
   if (const ScoreBias bias(call.args.bias, call.args.shape.scale); bias.is_on())
     bias.set_lanes(t.bias, s, task.kv_head, task.first, num_groups * kGroup, task.first + task.count - 1);
-  if (task.count <= kDecodeLanes && call.args.dropout.p == 0) {
+  if (task.count <= kDecodeLanes && call.args.dropout.p == 0 && !call.args.key_bits) {
     decode_task<Op, E>(call, s, task, t);
   } else {
     tiled_task<Op, E>(call, s, task, next_s, next, t);

@@ -56,6 +56,8 @@ struct State {
   float *lse, *delta;         // per lane; lse in exponents of 2
   float *limit, *start;       // the keys that a lane sees
   DropoutLanes dropout;
+  BitLanes bits;
+  int64_t k_begin = 0;  // of the span
 
   template <class Op>
   static State make(Arena& a, const Dims& d) {
@@ -76,6 +78,7 @@ struct State {
     t.lse = a.take<float>(kBlockLanes), t.delta = a.take<float>(kBlockLanes);
     t.limit = a.take<float>(kBlockLanes), t.start = a.take<float>(kBlockLanes);
     t.dropout = {a.take<uint32_t>(kBlockLanes), a.take<uint32_t>(kBlockLanes)};
+    t.bits = {a.take<int32_t>(kBlockLanes)};
     return t;
   }
 };
@@ -151,6 +154,8 @@ HWY_NOINLINE void load_block(const Call<Op, E>& call, const State& t, const Span
   if (args.dropout.p > 0) {
     set_dropout_lanes(t.dropout, args.shape, s, kv_head, first, kBlockLanes);
   }
+  if (const SelectedKeys selected(args.key_bits, args.k); selected.is_on())
+    selected.set_lanes(t.bits, s, first, kBlockLanes, first + count - 1);
 }
 
 // The rows of kRows keys and kCols vectors of lanes that are at hand.
@@ -164,6 +169,7 @@ template <class Op, class E, int kCols, bool kDropout>
 HWY_INLINE void probabilities(const Call<Op, E>& call, const State& t, const Corner& at, V (*acc)[kRows]) {
   const DropoutKey& key = call.args.dropout;
   const bool is_windowed = call.args.shape.window > 0;
+  const SelectedKeys selected(call.args.key_bits, call.args.k);
   const V scale = hn::Set(df, call.scale2);
   HWY_UNROLL(2)
   for (int c = 0; c < kCols; ++c) {
@@ -182,6 +188,7 @@ HWY_INLINE void probabilities(const Call<Op, E>& call, const State& t, const Cor
       V p = exp2<Op>(hn::MulSub(acc[c][r], scale, lse));
       if (at.masked) p = hn::IfThenElseZero(hn::Gt(limit, hn::Set(df, float(at.key + r))), p);
       if (is_windowed) p = hn::IfThenElseZero(hn::Ge(hn::Set(df, float(at.key + r)), start), p);
+      if (selected.is_on()) p = selected.only({t.bits.row + lane}, t.k_begin + at.key + r, p, hn::Zero(df));
       hn::StoreU(p, df, t.exact + r * kGroup + c * kWide);
       if constexpr (kDropout) {
         p = hn::Mul(p, dropout_factor(key, {t.dropout.low + lane, t.dropout.high + lane}, at.key + r));
@@ -372,6 +379,7 @@ template <class Op, class E>
 void run_block(const Call<Op, E>& call, State t, const Walk& walk, const Task& task, int64_t block,
                const Ahead& ahead) {
   const SpanLanes& s = walk.s;
+  t.k_begin = s.k_begin;
   const int64_t first = block * kBlockLanes, count = std::min<int64_t>(kBlockLanes, s.num_lanes() - first);
   const int64_t limit = s.limit(first + count - 1), key_end = std::min(walk.key_end, limit);
   const int64_t num_tiles = ceil_div(key_end - walk.key_begin, kTileKeys);

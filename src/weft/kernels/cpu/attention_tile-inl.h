@@ -199,6 +199,36 @@ class ScoreBias {
   float factor_;
 };
 
+// ---- selected keys ----
+
+// Where the bits of each lane's row begin, in words.
+struct BitLanes {
+  int32_t* row = nullptr;
+};
+
+// Which keys lanes have selected, by the bits of their rows.
+class SelectedKeys {
+ public:
+  SelectedKeys(const Tensor& bits, const Tensor& k)
+      : bits_(bits ? bits.data<int32_t>() : nullptr), words_(bits ? bits.dim(1) : 0), last_(k.dim(0) - 1) {}
+  bool is_on() const { return bits_ != nullptr; }
+  void set_lanes(BitLanes lanes, const SpanLanes& s, int64_t first, int64_t count, int64_t last) const {
+    for (int64_t i = 0; i < count; ++i)
+      lanes.row[i] = int32_t((s.q_begin + std::min(first + i, last) / s.group) * words_);
+  }
+  // x where the lanes have selected a row of k, else `otherwise`; behind the last row, anything.
+  HWY_INLINE V only(BitLanes lanes, int64_t key, V x, V otherwise) const {
+    key = std::min(key, last_);
+    const auto words = hn::GatherIndex(di, bits_ + key / 32, hn::LoadU(di, lanes.row));
+    const auto bit = hn::Set(di, int32_t(uint32_t(1) << (key % 32)));
+    return hn::IfThenElse(hn::RebindMask(df, hn::TestBit(words, bit)), x, otherwise);
+  }
+
+ private:
+  const int32_t* bits_;
+  int64_t words_, last_;
+};
+
 // ---- dropout ----
 
 // The element index of key 0 for each lane of a tile, in halves.

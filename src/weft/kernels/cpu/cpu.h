@@ -17,6 +17,10 @@ void attention_backward(Stream&, const AttentionBackwardArgs&);
 // paged_attention.cpp
 void paged_attention(Stream&, const PagedAttentionArgs&);
 
+// select_keys.cpp
+void select_keys(Stream&, const SelectKeysArgs&);
+void mark_keys(Stream&, const Tensor& bits, const Tensor& selected);
+
 // partial_results.cpp
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 void attention_sinks(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks);

@@ -20,6 +20,8 @@ const Kernels& cpu_kernels() {
       .attention_sinks = cpu::attention_sinks,
       .attention_sinks_backward = cpu::attention_sinks_backward,
       .paged_attention = cpu::paged_attention,
+      .select_keys = cpu::select_keys,
+      .mark_keys = cpu::mark_keys,
       .place_rows = each<cpu::place_rows>,
       .rope = each<cpu::rope>,
       .join_heads = cpu::join_heads,

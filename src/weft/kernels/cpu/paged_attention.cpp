@@ -7,6 +7,7 @@
 // to. Lanes only share the loads of a tile. A tile or key that a lane does not see leaves its state alone.
 #include "weft/kernels/cpu/attention.h"
 #include "weft/kernels/cpu/attention_plan.h"
+#include "weft/kernels/selected_keys.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "weft/kernels/cpu/paged_attention.cpp"
@@ -324,6 +325,7 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args, AttentionOp
   check_cpu_can(shapes::shape_of(args), args.q);
   if (args.codes == RowCodes::none) check_cpu_can(shapes::shape_of(args), args.keys);
   if (args.q.dim(1) == 0 || args.q.dim(0) == 0) return;
+  if (args.selected) return paged_attention(stream, AttentionByRow(stream.allocator(), args).args, options);
   HWY_DYNAMIC_DISPATCH(paged_forward)(stream, args, options);
 }
 

@@ -24,7 +24,7 @@ void tiled_attention(Stream& stream, const AttentionArgs& args) {
   const AttentionShape& shape = args.shape;
   with_float("attention", args.q, [&]<class T>() {
     constexpr int kRows = TileOf<T, kTileKeys>::Type::kRows;
-    const ScoreRule rule = score_rule(shape, args.dropout, args.bias);
+    const ScoreRule rule = score_rule(shape, args.dropout, args.bias, args.key_bits);
     ForwardCall<T> call{.y = head_rows<T>(args.y, rule.group), .q = head_rows<const T>(args.q, rule.group)};
     call.lse = device_data<float>(args.lse), call.num_queries = args.q.dim(0);
     call.num_kv_heads = shape.num_kv_heads, call.rule = rule;

@@ -55,7 +55,7 @@ struct ScoreGradient {
 };
 __device__ __forceinline__ ScoreGradient gradient_of(const ScoreRule& rule, const ScoreLane& lane, int key,
                                                      float product, float dp) {
-  if (key < lane.begin || key >= lane.end) return {0, 0, 0};
+  if (!sees(rule, lane, key)) return {0, 0, 0};
   float slope = 0;
   const float p = __expf(score_of(rule, lane, key, product, &slope) - lane.lse);
   const float factor = dropout_factor(rule, lane, key);
@@ -223,7 +223,7 @@ __global__ void sum_bias_parts_kernel(float* dbias, const float* parts, int64_t 
 template <class T>
 void run(Stream& stream, const AttentionBackwardArgs& args) {
   const AttentionShape& shape = args.shape;
-  const ScoreRule rule = score_rule(shape, args.dropout, args.bias);
+  const ScoreRule rule = score_rule(shape, args.dropout, args.bias, args.key_bits);
   const int64_t num_queries = args.q.dim(0);
   const QueryPlan queries =
       plan_queries(shape, num_queries, TileOf<T, kTileKeys>::Type::kRows, /*split_keys=*/int32_t(1) << 30);

@@ -58,12 +58,11 @@ __device__ void forward_tile(const ForwardCall<T>& call, const QueryTile& tile, 
 #pragma unroll
       for (int i = 0; i < kPerThread; ++i) {
         const ScoreLane& lane = lanes[Tile::row(i)];
-        const int end = min(lane.end, tile.key_end);
         float highest = most[i];
 #pragma unroll
         for (int j = 0; j < kColsPerThread; ++j) {
           const int at = key + Tile::col(j);
-          p[i][j] = at >= lane.begin && at < end ? score_of(rule, lane, at, p[i][j]) : -INFINITY;
+          p[i][j] = at < tile.key_end && sees(rule, lane, at) ? score_of(rule, lane, at, p[i][j]) : -INFINITY;
           highest = fmaxf(highest, p[i][j]);
         }
         highest = row_max(highest);

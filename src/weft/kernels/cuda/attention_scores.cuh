@@ -13,9 +13,12 @@ struct ScoreRule {
   int reach;
   DropoutFactors dropout;
   int first_head, total_heads;
+  const uint32_t* key_bits;  // [T, words], or null
+  int words;
 };
 
-inline ScoreRule score_rule(const AttentionShape& s, const DropoutKey& dropout = {}, const Tensor& bias = {}) {
+inline ScoreRule score_rule(const AttentionShape& s, const DropoutKey& dropout = {}, const Tensor& bias = {},
+                            const Tensor& key_bits = {}) {
   return {.scale = s.scale,
           .softcap = s.softcap,
           .window = s.window,
@@ -24,7 +27,9 @@ inline ScoreRule score_rule(const AttentionShape& s, const DropoutKey& dropout =
           .reach = bias ? int(bias.dim(1) / 2) : 0,
           .dropout = DropoutFactors::of(dropout),
           .first_head = s.first_head,
-          .total_heads = s.total_heads ? s.total_heads : s.num_heads};
+          .total_heads = s.total_heads ? s.total_heads : s.num_heads,
+          .key_bits = reinterpret_cast<const uint32_t*>(device_data<int32_t>(key_bits)),
+          .words = key_bits ? int(key_bits.dim(1)) : 0};
 }
 
 // A lane of a span; keys are counted inside the span.
@@ -33,6 +38,7 @@ struct ScoreLane {
   int distance;      // of key 0 behind it
   int head;          // of q
   int64_t row;       // of q
+  int first_key;     // row of k that is key 0
   uint64_t element;  // of key 0, for dropout
   float lse, delta;  // of the backward
 };
@@ -52,6 +58,7 @@ __device__ __forceinline__ ScoreLane score_lane(const ScoreRule& rule, const Att
   s.distance = num_queries - row - a.lead - num_keys;
   s.head = kv_head * rule.group + lane % rule.group;
   s.row = a.q_begin + int64_t(row);
+  s.first_key = a.k_begin;
   s.element =
       ((uint64_t(a.first_query + row) * uint64_t(rule.total_heads) + uint64_t(rule.first_head + s.head)) << 24) +
       uint64_t(a.first_key);
@@ -59,7 +66,15 @@ __device__ __forceinline__ ScoreLane score_lane(const ScoreRule& rule, const Att
   return s;
 }
 // Of a tile's row that is no lane.
-__device__ __forceinline__ ScoreLane no_lane() { return {0, 0, 0, 0, 0, 0, 0, 0}; }
+__device__ __forceinline__ ScoreLane no_lane() { return {0, 0, 0, 0, 0, 0, 0, 0, 0}; }
+
+// Whether a lane sees a key.
+__device__ __forceinline__ bool sees(const ScoreRule& rule, const ScoreLane& lane, int key) {
+  if (key < lane.begin || key >= lane.end) return false;
+  if (!rule.key_bits) return true;
+  const int at = lane.first_key + key;
+  return rule.key_bits[lane.row * rule.words + at / 32] >> (at % 32) & 1;
+}
 
 // The column of the bias that a key of a lane has.
 __device__ __forceinline__ int bias_column(const ScoreRule& rule, const ScoreLane& lane, int key) {

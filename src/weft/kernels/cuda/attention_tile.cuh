@@ -160,6 +160,8 @@ struct PlainTile : TilePlace<32> {
       for (int j = 0; j < kColsPerThread; ++j) sh.rows[Place::row(i)][Place::col(j)] = product[i][j];
     __syncwarp();
   }
+  // Leaves what multiply just gave in sh.rows, in f32; for the block behind its next barrier.
+  static __device__ __forceinline__ void to_rows(Shared& sh, const Product& product) { stage(sh, product); }
   // sums += what is staged times x's vectors [first, first + count), from column `begin` of them.
   template <int kChunks, class X>
   static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int num_rows, const X& x,
@@ -295,6 +297,7 @@ struct TensorTile : TilePlace<64> {
       for (int j = 0; j < kColsPerThread; ++j) put(sh.staged(Place::row(i)) + Place::col(j), product[i][j]);
     __syncwarp();
   }
+  static __device__ __forceinline__ void to_rows(Shared&, const Product&) {}  // multiply has left it there
   template <int kChunks, class X>
   static __device__ __forceinline__ void add_products(Shared& sh, Sums<kChunks>& sums, int num_rows, const X& x,
                                                       int64_t first, int count, int begin) {

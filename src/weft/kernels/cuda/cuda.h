@@ -22,6 +22,12 @@ void attention_backward(Stream&, const AttentionBackwardArgs&);
 // paged_attention.cu
 void paged_attention(Stream&, const PagedAttentionArgs&);
 
+// select_keys.cu
+void select_keys(Stream&, const SelectKeysArgs&);
+
+// mark_keys.cu
+void mark_keys(Stream&, const Tensor& bits, const Tensor& selected);
+
 // attention_merge.cu
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 

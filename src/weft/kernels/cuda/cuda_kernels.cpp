@@ -19,6 +19,8 @@ const Kernels& cuda_kernels() {
       .attention_sinks = cuda::attention_sinks,
       .attention_sinks_backward = cuda::attention_sinks_backward,
       .paged_attention = cuda::paged_attention,
+      .select_keys = cuda::select_keys,
+      .mark_keys = cuda::mark_keys,
       .place_rows = cuda::place_rows,
       .rope = cuda::rope,
       .join_heads = cuda::join_heads,

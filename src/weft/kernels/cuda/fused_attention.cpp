@@ -214,14 +214,21 @@ bool run_trusted(Stream& stream, const FusedKey& key, const AttentionShape& shap
 }
 
 void forward_by_tiles(Stream& stream, const AttentionShape& shape, const Operands& x) {
-  tiled_attention(stream,
-                  {.y = x.y, .lse = x.lse, .q = x.q, .k = x.k, .v = x.v, .shape = shape, .dropout = {}, .bias = {}});
+  tiled_attention(stream, {.y = x.y,
+                           .lse = x.lse,
+                           .q = x.q,
+                           .k = x.k,
+                           .v = x.v,
+                           .shape = shape,
+                           .dropout = {},
+                           .bias = {},
+                           .key_bits = {}});
 }
 
 }  // namespace
 
 bool fused_attention(Stream& stream, const AttentionArgs& args) {
-  if (!has_fused_plans() || args.bias || args.dropout.p > 0) return false;
+  if (!has_fused_plans() || args.bias || args.key_bits || args.dropout.p > 0) return false;
   if (!are_aligned(args.y, args.q, args.k, args.v)) return false;  // plans read 16 bytes at once
   const auto key = fused_key(args.shape, args.q.dtype(), args.q.dim(0), args.k.dim(0));
   if (!key) return false;
@@ -237,7 +244,7 @@ bool fused_attention(Stream& stream, const AttentionArgs& args) {
 }
 
 bool fused_attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
-  if (!has_fused_plans() || args.bias || args.dropout.p > 0) return false;
+  if (!has_fused_plans() || args.bias || args.key_bits || args.dropout.p > 0) return false;
   if (!are_aligned(args.dq, args.dk, args.dv, args.dy, args.y, args.q, args.k, args.v)) return false;
   const auto forward = fused_key(args.shape, args.q.dtype(), args.q.dim(0), args.k.dim(0));
   const auto key = forward ? fused_backward_key(*forward, kFusedWorkspaceBytes) : std::nullopt;

@@ -2,6 +2,7 @@
 // as prompts want it, and warps that do a part each, as few lanes over many keys do.
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/follow.cuh"
+#include "weft/kernels/cuda/listed_sequences.h"
 #include "weft/kernels/cuda/paged_blocks.cuh"
 #include "weft/kernels/cuda/paged_ways.h"
 #include "weft/kernels/shape_checks.h"
@@ -241,15 +242,7 @@ __global__ void __launch_bounds__(kPartWarps<kDim>* kWarp, kDim == 64 ? 3 : 4) p
 template <class T, int kDim>
 void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
   const int num_kv_heads = int(args.keys.dim(2)), group = int(args.q.dim(1)) / num_kv_heads;
-  const auto block_tokens = uint32_t(args.keys.dim(1));
-  std::vector<PagedRowsOf> sequences;
-  std::vector<int32_t> blocks;
-  for (int i = 0; i < args.num_sequences; ++i) {
-    const PagedSequence& s = args.sequences[i];
-    if (s.q_begin == s.q_end) continue;
-    sequences.push_back({s.q_begin, s.q_end, s.num_keys, int32_t(blocks.size())});
-    blocks.insert(blocks.end(), s.blocks, s.blocks + ceil_div(s.num_keys, int64_t(block_tokens)));
-  }
+  auto [sequences, blocks, block_tokens] = list_sequences(args);
   PagedPlan plan = plan_paged(sequences, group, args.window, num_kv_heads, kPartWarps<kDim>);
   const auto make_roomy = [](auto& list) { list.resize(size_t(roomy(int64_t(list.size())))); };
   make_roomy(blocks), make_roomy(plan.whole), make_roomy(plan.parts), make_roomy(plan.folds);
@@ -272,7 +265,8 @@ void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
   PagedCall<T> call{};
   call.y = device_data<T>(args.y), call.q = device_data<T>(args.q);
   call.keys = device_data<T>(args.keys), call.values = device_data<T>(args.values);
-  call.blocks = reinterpret_cast<const int32_t*>(device + blocks_at);
+  call.blocks =
+      args.selected ? device_data<int32_t>(args.selected) : reinterpret_cast<const int32_t*>(device + blocks_at);
   call.whole = reinterpret_cast<const PagedTile*>(device + whole_at);
   call.parts = reinterpret_cast<const PagedTile*>(device + parts_at);
   call.folds = reinterpret_cast<const PartFold*>(device + folds_at);
@@ -282,7 +276,7 @@ void run_in_parts(Stream& stream, const PagedAttentionArgs& args) {
   call.part_ends = reinterpret_cast<float2*>(device_data<float>(part_ends));
   call.part_lanes = part_lanes;
   call.block_tokens = int(block_tokens);
-  call.block_shift = std::has_single_bit(block_tokens) ? std::countr_zero(block_tokens) : -1;
+  call.block_shift = std::has_single_bit(uint64_t(block_tokens)) ? std::countr_zero(uint64_t(block_tokens)) : -1;
   call.num_kv_heads = num_kv_heads, call.group = group, call.window = args.window;
   call.scale = args.scale * kLog2OfE;
   call.sinks = device_data<T>(args.sinks);

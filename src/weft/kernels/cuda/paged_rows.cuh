@@ -101,4 +101,20 @@ struct PagedRows {
   }
 };
 
+// Of head 0 of a pool, without a list of blocks yet: see PagedRows::of.
+template <class P, RowCodes kCodes, bool is_guarded>
+PagedRows<P, kCodes, is_guarded> paged_rows(const Tensor& pool, int64_t dim, int64_t block_tokens) {
+  const P* const base = device_data<P>(pool);
+  const bool is_coded = kCodes != RowCodes::none;
+  const int64_t width = pool.dim(3), vector = is_coded ? 4 : kVectorBytes;
+  return {.pool = base,
+          .blocks = nullptr,
+          .block_tokens = int(block_tokens),
+          .row_stride = pool.dim(2) * width,
+          .dim = int(dim),
+          .width = int(width),
+          .is_aligned = are_rows_aligned(base, dim, vector) && are_rows_aligned(base, width, vector),
+          .bad = nullptr};
+}
+
 }  // namespace weft::cuda

@@ -52,7 +52,7 @@ __device__ __forceinline__ bool goes_on(const TokenRun* runs, int i, int count) 
 }
 
 template <class T>
-struct ForwardCall {
+struct RecurrenceCall {
   T* y;
   const T *v, *skip;
   float* states;
@@ -64,7 +64,7 @@ struct ForwardCall {
 
 // A block to some columns of a run and all that go on from it. kByRow: each row decays by its own.
 template <class T, int kRows, bool kByRow>
-__global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const ForwardCall<T> call) {
+__global__ void __launch_bounds__(kBlockThreads) recurrence_kernel(const RecurrenceCall<T> call) {
   constexpr int kPadded = kRows * kColumnLanes, kRates = kByRow ? kPadded : 1;
   __shared__ float keys[kTokensAhead][kPadded], queries[kTokensAhead][kPadded];
   __shared__ float values[kTokensAhead][kBlockColumns], betas[kTokensAhead];
@@ -155,14 +155,14 @@ void recurrence(Stream& stream, const RecurrenceArgs& args) {
   Tensor held;
   const RecurrentInputs inputs = make_recurrent_inputs(stream, held, args);
   with_float("recurrence", args.q, [&]<class T>() {
-    const ForwardCall<T> call{.y = device_data<T>(args.y),
-                              .v = device_data<T>(args.v),
-                              .skip = device_data<T>(args.skip),
-                              .states = device_data<float>(args.states),
-                              .runs = upload(stream, args.runs.runs, args.runs.count),
-                              .num_runs = args.runs.count,
-                              .inputs = inputs,
-                              .shape = shape};
+    const RecurrenceCall<T> call{.y = device_data<T>(args.y),
+                                 .v = device_data<T>(args.v),
+                                 .skip = device_data<T>(args.skip),
+                                 .states = device_data<float>(args.states),
+                                 .runs = upload(stream, args.runs.runs, args.runs.count),
+                                 .num_runs = args.runs.count,
+                                 .inputs = inputs,
+                                 .shape = shape};
     with_rows_of_lane(shape.dk, [&]<int kRows>() {
       const auto kernel = shape.rates > 1 ? recurrence_kernel<T, kRows, true> : recurrence_kernel<T, kRows, false>;
       launch(stream, kernel,

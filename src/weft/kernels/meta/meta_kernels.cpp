@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "weft/kernels/grouped_matmul.h"
+#include "weft/kernels/selected_keys.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft {
@@ -122,7 +123,7 @@ void attention(Stream& stream, const AttentionArgs& args) {
   const AttentionShape& s = args.shape;
   const double per_pair =
       2.0 * (s.head_dim + s.values_dim()) + kSoftmaxFlops + cap_flops(s) + (args.dropout.p > 0 ? kDropoutFlops : 0);
-  count(stream, visible_pairs(s) * s.num_heads * per_pair, args.y, args.lse, args.q);
+  count(stream, visible_pairs(s) * s.num_heads * per_pair, args.y, args.lse, args.q, args.key_bits);
   stream.cost.bytes += key_value_bytes(s, args.k);
 }
 
@@ -133,7 +134,7 @@ void attention_backward(Stream& stream, const AttentionBackwardArgs& args) {
   const double per_pair = 6.0 * s.head_dim + 4.0 * s.values_dim() + kSoftmaxBackwardFlops + 2 * cap_flops(s) +
                           (args.dropout.p > 0 ? 2 * kDropoutFlops : 0);
   count(stream, visible_pairs(s) * s.num_heads * per_pair + 2 * elements(args.y), args.dq, args.dk, args.dv, args.dy,
-        args.y, args.lse, args.q);
+        args.y, args.lse, args.q, args.key_bits);
   stream.cost.bytes += key_value_bytes(s, args.k);
 }
 
@@ -154,6 +155,13 @@ void attention_sinks_backward(Stream& stream, const Tensor& dsinks, const Tensor
   count(stream, 2 * elements(y) + 3 * elements(lse), dsinks, dsinks, dy, y, lse, sinks);
 }
 
+// Of rows that see at most so many keys.
+double selected_pairs(const PagedSequence& s, int64_t most) {
+  double pairs = 0;
+  for (int64_t row = s.q_begin; row < s.q_end; ++row) pairs += double(std::min(keys_up_to(s, row), most));
+  return pairs;
+}
+
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   shapes::check_paged_attention(args);
   AttentionShape s = shapes::shape_of(args);
@@ -161,6 +169,11 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   for (int i = 0; i < args.num_sequences; ++i) {
     const AttentionSpan span = shapes::span_of(args.sequences[i]);
     if (span.q_begin == span.q_end) continue;
+    if (args.selected) {  // each row reads its own
+      const double read = selected_pairs(args.sequences[i], args.selected.cols());
+      pairs += read, keys += read;
+      continue;
+    }
     s.spans = &span, s.num_spans = 1;
     pairs += visible_pairs(s);
     keys += double(span.k_end - shapes::visible_keys(span, s.window, 0).begin);
@@ -170,6 +183,24 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   const RowFormat format{args.keys.dtype(), args.codes};
   const int64_t value_bytes = args.values ? format.bytes(s.values_dim()) : 0;
   stream.cost.bytes += keys * s.num_kv_heads * double(format.bytes(s.head_dim) + value_bytes);
+}
+
+// Keys are read once, and their scores written and read.
+void select_keys(Stream& stream, const SelectKeysArgs& args) {
+  shapes::check_select_keys(args);
+  double pairs = 0, keys = 0;
+  for (const PagedSequence& s : std::span(args.sequences, size_t(args.num_sequences))) {
+    if (s.num_keys <= args.selected.dim(1)) continue;
+    pairs += selected_pairs(s, s.num_keys), keys += s.num_keys;
+  }
+  count(stream, pairs * double(args.q.dim(1)) * (2.0 * double(args.q.dim(2)) + 2), args.q, args.weights);
+  stream.cost.bytes += keys * double(RowFormat{args.keys.dtype(), args.codes}.bytes(args.q.dim(2))) +
+                       2 * pairs * sizeof(float) + double(args.selected.bytes());
+}
+
+void mark_keys(Stream& stream, const Tensor& bits, const Tensor& selected) {
+  shapes::check_mark_keys(bits, selected);
+  count(stream, 0, bits, selected);
 }
 
 void place_rows(Stream& stream, const PlaceRowsArgs& args) {
@@ -524,6 +555,8 @@ const Kernels& meta_kernels() {
       .attention_sinks = attention_sinks,
       .attention_sinks_backward = attention_sinks_backward,
       .paged_attention = paged_attention,
+      .select_keys = select_keys,
+      .mark_keys = mark_keys,
       .place_rows = each<place_rows>,
       .rope = each<rope>,
       .join_heads = join_heads,

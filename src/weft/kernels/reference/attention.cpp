@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "weft/kernels/reference/reference.h"
+#include "weft/kernels/selected_keys.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::reference {
@@ -81,12 +82,19 @@ size_t bias_at(const Tensor& bias, const Row& row, size_t j) {
   return row.head * size_t(width) + size_t(std::clamp(row.distance + int64_t(j), -reach, reach) + reach);
 }
 
+// Whether a row sees its key j.
+bool is_selected(const Tensor& bits, const Row& row, size_t j) {
+  if (!bits) return true;
+  const size_t key = row.key + j;
+  return bits.data<int32_t>()[row.query * size_t(bits.dim(1)) + key / 32] >> (key % 32) & 1;
+}
+
 constexpr double kNothing = -std::numeric_limits<double>::infinity();  // log-sum-exp over no keys
 
 double log_sum_exp(const std::vector<double>& scores) {
   double highest = kNothing;
   for (const double score : scores) highest = std::max(highest, score);
-  if (scores.empty()) return highest;
+  if (highest == kNothing) return highest;
   double sum = 0;
   for (const double score : scores) sum += std::exp(score - highest);
   return highest + std::log(sum);
@@ -102,11 +110,14 @@ void attention(Stream&, const AttentionArgs& args) {
   std::vector<double> y(size_t(args.y.numel()), 0.0), lse(at.num_heads * at.num_queries, kNothing), scores;
   for_each_row(args.shape, [&](const Row& row) {
     scores.resize(row.num_keys);
-    for (size_t j = 0; j < row.num_keys; ++j)
+    for (size_t j = 0; j < row.num_keys; ++j) {
       scores[j] = score_of(args.shape, dot(&q[at.q(row)], &k[at.k(row, j)], at.head_dim)).value +
                   (args.bias ? bias[bias_at(args.bias, row, j)] : 0);
+      if (!is_selected(args.key_bits, row, j)) scores[j] = kNothing;
+    }
     lse[at.lse(row)] = log_sum_exp(scores);
     for (size_t j = 0; j < row.num_keys; ++j) {
+      if (scores[j] == kNothing) continue;
       const double p = std::exp(scores[j] - lse[at.lse(row)]);
       add_scaled(&y[at.y(row)], p * dropout_factor(args.dropout, row.dropout + j), &v[at.v(row, j)], at.value_dim);
     }
@@ -131,6 +142,7 @@ void attention_backward(Stream&, const AttentionBackwardArgs& args) {
     if (lse[at.lse(row)] == kNothing) return;
     const double sum_p_dp = dot(&dy[y_at], &y[y_at], at.value_dim);
     for (size_t j = 0; j < row.num_keys; ++j) {
+      if (!is_selected(args.key_bits, row, j)) continue;
       const size_t k_at = at.k(row, j), v_at = at.v(row, j);
       const Score score = score_of(args.shape, dot(&q[q_at], &k[k_at], at.head_dim));
       const double added = args.bias ? bias[bias_at(args.bias, row, j)] : 0;
@@ -147,6 +159,11 @@ void attention_backward(Stream&, const AttentionBackwardArgs& args) {
   store(args.dk, dk);
   store(args.dv, dv);
   if (args.bias) store(args.dbias, dbias);
+}
+
+void mark_keys(Stream&, const Tensor& bits, const Tensor& selected) {
+  shapes::check_mark_keys(bits, selected);
+  mark_keys_on_host(bits, selected, 0, bits.dim(0));
 }
 
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse) {

@@ -1,9 +1,13 @@
 // Attention over keys in the blocks of a pool, and rows placed in one: gathered, then as without blocks.
+#include <algorithm>
 #include <cmath>
+#include <compare>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include "weft/kernels/reference/reference.h"
+#include "weft/kernels/selected_keys.h"
 #include "weft/kernels/shape_checks.h"
 
 namespace weft::reference {
@@ -60,6 +64,7 @@ std::vector<double> gather(const std::vector<double>& pool, int64_t block_tokens
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
   shapes::check_paged_attention(args);
+  if (args.selected) return paged_attention(stream, AttentionByRow(stream.allocator(), args).args);
   const int64_t block_tokens = args.keys.dim(1), num_heads = args.keys.dim(2);
   const int64_t dim = args.q.dim(2), value_dim = args.y.dim(2);
   const std::vector<double> keys = load_pool(args.keys, args.codes, dim);
@@ -87,6 +92,43 @@ void paged_attention(Stream& stream, const PagedAttentionArgs& args) {
       attention_sinks(stream, y, lse, sinks);
     }
     store(args.y.slice_rows(s.q_begin, rows), load(y));
+  }
+}
+
+void select_keys(Stream&, const SelectKeysArgs& args) {
+  shapes::check_select_keys(args);
+  const int64_t heads = args.q.dim(1), dim = args.q.dim(2), most = args.selected.dim(1);
+  const std::vector<double> pool = load_pool(args.keys, args.codes, dim), q = load(args.q),
+                            weights = load(args.weights);
+  const auto score_of = [&](int64_t row, const double* key) {
+    double score = 0;
+    for (int64_t h = 0; h < heads; ++h) {
+      const double* const query = q.data() + (row * heads + h) * dim;
+      score += weights[size_t(row * heads + h)] * std::max(0.0, std::inner_product(query, query + dim, key, 0.0));
+    }
+    return score;
+  };
+  for (const PagedSequence& s : std::span(args.sequences, size_t(args.num_sequences))) {
+    const std::vector<double> keys = gather(pool, args.keys.dim(1), 1, dim, dim, s);
+    for (int64_t row = s.q_begin; row < s.q_end; ++row) {
+      std::vector<int32_t> places(size_t(keys_up_to(s, row)));
+      std::iota(places.begin(), places.end(), 0);
+      if (int64_t(places.size()) > most) {
+        std::vector<double> scores;
+        for (const int32_t j : places) scores.push_back(score_of(row, keys.data() + j * dim));
+        std::ranges::stable_sort(places, [&](int32_t a, int32_t b) {
+          return std::is_gt(std::strong_order(scores[size_t(a)], scores[size_t(b)]));
+        });
+        places.resize(size_t(most));
+        std::ranges::sort(places);
+      }
+      int32_t* const selected = args.selected.data<int32_t>() + row * most;
+      std::fill_n(selected, most, -1);
+      const int64_t block_tokens = args.keys.dim(1);
+      std::ranges::transform(places, selected, [&](int64_t j) {
+        return int32_t(s.blocks[j / block_tokens] * block_tokens + j % block_tokens);
+      });
+    }
   }
 }
 

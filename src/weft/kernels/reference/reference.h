@@ -29,6 +29,7 @@ void pack_matmul_b(Stream&, const Tensor& packed, const Tensor& b, bool transpos
 // attention.cpp
 void attention(Stream&, const AttentionArgs&);
 void attention_backward(Stream&, const AttentionBackwardArgs&);
+void mark_keys(Stream&, const Tensor& bits, const Tensor& selected);
 void attention_merge(Stream&, const Tensor& acc, const Tensor& acc_lse, const Tensor& part, const Tensor& part_lse);
 void attention_sinks(Stream&, const Tensor& y, const Tensor& lse, const Tensor& sinks);
 void attention_sinks_backward(Stream&, const Tensor& dsinks, const Tensor& dy, const Tensor& y, const Tensor& lse,
@@ -36,6 +37,7 @@ void attention_sinks_backward(Stream&, const Tensor& dsinks, const Tensor& dy, c
 
 // paged_attention.cpp
 void paged_attention(Stream&, const PagedAttentionArgs&);
+void select_keys(Stream&, const SelectKeysArgs&);
 void place_rows(Stream&, const PlaceRowsArgs&);
 
 // rope.cpp

@@ -21,6 +21,8 @@ const Kernels& reference_kernels() {
       .attention_sinks = reference::attention_sinks,
       .attention_sinks_backward = reference::attention_sinks_backward,
       .paged_attention = reference::paged_attention,
+      .select_keys = reference::select_keys,
+      .mark_keys = reference::mark_keys,
       .place_rows = each<reference::place_rows>,
       .rope = each<reference::rope>,
       .join_heads = reference::join_heads,
