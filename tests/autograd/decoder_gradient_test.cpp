@@ -68,6 +68,10 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     }
     if (m.state_rule == StateKind::kimi_delta && c.lora_rank == 0)
       m.kv_heads = 3, m.kv_rank = 5, m.rotary_dim = 2, m.value_dim = 3;
+    if (std::string_view(c.family) == "deepseek_v32") {
+      m.kv_heads = 3, m.kv_rank = 5, m.query_rank = 4, m.rotary_dim = 2, m.value_dim = 3;
+      m.index_heads = 2, m.index_head_dim = 4, m.index_topk = 3;
+    }
     complete(m);
     return m;
   }
@@ -177,6 +181,9 @@ constexpr DecoderCase kDecoderCases[] = {
     {"kimi_linear_dropout_recompute_later", "kimi_linear", false, false, false, 0.2f, "swiglu", 1,
      WeightGrads::later},
     {"kimi_linear_lora", "kimi_linear", false, false, false, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"deepseek_v32", "deepseek_v32", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"deepseek_v32_dropout_recompute_later", "deepseek_v32", false, false, false, 0.2f, "swiglu", 1,
+     WeightGrads::later, 0, 4},
     {"granite_hybrid", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,
      WeightGrads::later},

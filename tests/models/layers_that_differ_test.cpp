@@ -66,6 +66,32 @@ TEST(LayersThatDifferTest, InputsCountForEveryLayer) {
   EXPECT_EQ(c.num_params() - plain.num_params(), 9 * 6 * (61 + 32) + 6 + 9 * (2 * 6 * 32 + 32));
 }
 
+// Of three queries' latents, four heads of an index; rows of 16 tokens see 8 keys at most.
+TEST(SparseAttentionTest, CountsWhatRowsSeeAndWhatSelectsIt) {
+  ModelConfig c = family_defaults("deepseek_v32");
+  c.layers = 1, c.hidden = 32, c.heads = 4, c.ffn = 48, c.vocab = 61, c.context = 64;
+  c.head_dim = 12, c.rotary_dim = 4, c.value_dim = 10, c.kv_rank = 20, c.query_rank = 3;
+  ModelConfig dense = c;
+  complete(dense);
+  c.index_heads = 4, c.index_head_dim = 6, c.index_topk = 8;
+  complete(c);
+  const int64_t index = 3 * 4 * 6 + 32 * (4 + 6);
+  EXPECT_EQ(c.num_params() - dense.num_params(), index + 2 * 6);
+  EXPECT_EQ(c.flops_per_token(8), dense.flops_per_token(8));
+  const double unseen = 8.5 - (8 * 9 / 2 + 8 * 8) / 16.0, scores = 4 * (12 + 10),
+               selecting = double(index) + 4 * 6 * 8.5;
+  EXPECT_NEAR(dense.flops_per_token(16) - c.flops_per_token(16), 6 * scores * unseen - 2 * selecting, 1e-6);
+  EXPECT_NEAR(dense.prompt_flops(16, 16) - c.prompt_flops(16, 16), 2 * 16 * (scores * unseen - selecting), 1e-6);
+}
+
+TEST(SparseAttentionTest, PresetsAreThePublishedShapes) {
+  for (const auto& [name, params] : {std::pair("deepseek-v3.2", 671'877'929'216), {"glm-5", 743'911'199'232}}) {
+    ModelConfig c = preset(name);
+    complete(c);
+    EXPECT_EQ(c.num_params(), params) << name;
+  }
+}
+
 struct Impossible {
   const char* name;
   void (*change)(ModelConfig&);

@@ -102,6 +102,15 @@ inline ModelConfig kimi_config() {
   return m;
 }
 
+// Sparse attention: rows see the five keys of their sequence that an index scores highest.
+inline ModelConfig sparse_config() {
+  ModelConfig m = small_config("deepseek_v32");
+  m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.query_rank = 16, m.rotary_dim = 4, m.value_dim = 10;
+  m.index_heads = 6, m.index_head_dim = 8, m.index_topk = 5;
+  complete(m);
+  return m;
+}
+
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");

@@ -106,6 +106,7 @@ TEST(SpreadCacheRefusalTest, SaysWhatDoesNotFit) {
     return {};
   };
   EXPECT_NE(refusal(small_config(), {.cp = 2}, 5).find("--block-tokens 5"), std::string::npos);
+  EXPECT_NE(refusal(sparse_config(), {.cp = 2}, 4).find("--mesh cp=2: rows select their keys"), std::string::npos);
   EXPECT_NE(refusal(chunked_config(), {}, 3).find("--block-tokens 3: some layers attend in chunks of 16"),
             std::string::npos);
   const ModelConfig experts = changed("llama", [](ModelConfig& m) { m.experts = 4, m.experts_per_token = 2; });

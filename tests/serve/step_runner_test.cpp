@@ -25,6 +25,12 @@ ModelConfig latent_config() {
   complete(m);
   return m;
 }
+ModelConfig sparse_config() {
+  ModelConfig m = latent_config();
+  m.index_heads = 4, m.index_head_dim = 8, m.index_topk = 6;
+  complete(m);
+  return m;
+}
 // Many sequences in blocks of one token, so that a step takes more than one message.
 std::vector<float> logits_of_a_long_step(const MeshShape& mesh) {
   std::vector<float> result;
@@ -125,6 +131,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Cached{"one_head_tp2", config_with(1), {.tp = 2}}, Cached{"pp2", config_with(4), {.pp = 2}},
                     Cached{"cp4", config_with(2), {.cp = 4}}, Cached{"cp2tp2", config_with(2), {.cp = 2, .tp = 2}},
                     Cached{"latent", latent_config(), {}}, Cached{"latent_tp2", latent_config(), {.tp = 2}},
+                    Cached{"sparse_tp2", sparse_config(), {.tp = 2}},
+                    Cached{"sparse_int8", sparse_config(), {}, RowFormat::of(RowCodes::int8)},
                     Cached{"bf16", config_with(2), {}, {DType::bf16}},
                     Cached{"int8", config_with(2), {}, RowFormat::of(RowCodes::int8)},
                     Cached{"latent_fp8_pp2", latent_config(), {.pp = 2}, RowFormat::of(RowCodes::fp8)}),
@@ -132,7 +140,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 class SteadyStepsTest : public testing::TestWithParam<Cached> {};
 INSTANTIATE_TEST_SUITE_P(Models, SteadyStepsTest,
-                         testing::Values(Cached{"plain", config_with(2), {}}, Cached{"latent", latent_config(), {}}),
+                         testing::Values(Cached{"plain", config_with(2), {}}, Cached{"latent", latent_config(), {}},
+                                         Cached{"sparse", sparse_config(), {}}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(SteadyStepsTest, OfAnswersAllocateNothing) {

@@ -107,20 +107,18 @@ struct DistillCase {
 class DistillMeshTest : public testing::TestWithParam<DistillCase> {};
 INSTANTIATE_TEST_SUITE_P(
     Meshes, DistillMeshTest,
-    testing::Values(DistillCase{"dp2", {.shape = {.shard = 2}, .accumulation = 2}},
-                    DistillCase{"tp3", {.shape = {.tp = 3}}},
-                    DistillCase{"tp2_sp", {.shape = {.tp = 2}, .sequence_parallel = true}},
-                    DistillCase{"pp2", {.shape = {.pp = 2}, .accumulation = 4}},
-                    DistillCase{"cp2", {.shape = {.cp = 2}}},
-                    DistillCase{"pp2_cp2_tp2", {.shape = {.pp = 2, .cp = 2, .tp = 2}, .accumulation = 2}},
-                    DistillCase{"zero3_lora",
-                                {.shape = {.shard = 2},
-                                 .zero = Zero::parameters,
-                                 .accumulation = 2,
-                                 .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets}}},
-                    DistillCase{
-                        "pp2_dp2_tp2",
-                        {.shape = {.pp = 2, .shard = 2, .tp = 2}, .zero = Zero::gradients, .accumulation = 2}}),
+    testing::Values(
+        DistillCase{"dp2", {.shape = {.shard = 2}, .accumulation = 2}}, DistillCase{"tp3", {.shape = {.tp = 3}}},
+        DistillCase{"tp2_sp", {.shape = {.tp = 2}, .sequence_parallel = true}},
+        DistillCase{"pp2", {.shape = {.pp = 2}, .accumulation = 4}}, DistillCase{"cp2", {.shape = {.cp = 2}}},
+        DistillCase{"pp2_cp2_tp2", {.shape = {.pp = 2, .cp = 2, .tp = 2}, .accumulation = 2}},
+        DistillCase{"zero3_lora",
+                    {.shape = {.shard = 2},
+                     .zero = Zero::parameters,
+                     .accumulation = 2,
+                     .lora = {.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets}}},
+        DistillCase{"pp2_dp2_tp2",
+                    {.shape = {.pp = 2, .shard = 2, .tp = 2}, .zero = Zero::gradients, .accumulation = 2}}),
     [](const auto& test) { return test.param.name; });
 
 TEST_P(DistillMeshTest, EqualsOneRank) {

@@ -189,6 +189,22 @@ const MeshCase kGatedCases[] = {
     {.family = "mimo_v2_flash", .shape = {.pp = 2, .tp = 2}, .accumulation = 2, .lora = kLora},
 };
 
+const LoraConfig kOutputLora{
+    .rank = 3, .alpha = 24, .dropout = 0.2f, .targets = bit_of(LoraTarget::output) | bit_of(LoraTarget::up)};
+
+// Rows that see some keys of their text, which all ranks of a tensor group select alike.
+const MeshCase kSparseCases[] = {
+    {.family = "deepseek_v32", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+    {.family = "deepseek_v32", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "deepseek_v32",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "deepseek_v32", .shape = {.shard = 2}, .recompute = {RecomputePolicy::What::attention}, .mtp = true},
+    {.family = "deepseek_v32", .shape = {.tp = 2}, .lora = kOutputLora},
+};
+
 const LoraConfig kConvLora{.rank = 3,
                            .alpha = 24,
                            .dropout = 0.2f,
@@ -421,6 +437,7 @@ INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(
 INSTANTIATE_TEST_SUITE_P(SideBySide, EqualToOneRankTest, testing::ValuesIn(kBesideCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(PreNormStates, EqualToOneRankTest, testing::ValuesIn(kPreNormCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(GatedAttention, EqualToOneRankTest, testing::ValuesIn(kGatedCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(SparseAttention, EqualToOneRankTest, testing::ValuesIn(kSparseCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(GatedConvs, EqualToOneRankTest, testing::ValuesIn(kConvCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SingleParts, EqualToOneRankTest, testing::ValuesIn(kSingleCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(Gemma4, EqualToOneRankTest, testing::ValuesIn(kGemma4Cases), mesh_case_name);

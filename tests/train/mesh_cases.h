@@ -117,6 +117,12 @@ inline Recipe recipe_of(const MeshCase& c) {
     if (c.shared_keys) m.layer_inputs = 10, m.shared_kv_layers = 2, m.shared_kv_ffn = 72;
     complete(m);
   }
+  if (r.model.family == "deepseek_v32") {
+    ModelConfig& m = r.model;
+    m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.query_rank = 16, m.rotary_dim = 4, m.value_dim = 10;
+    m.index_heads = 4, m.index_head_dim = 8, m.index_topk = 5;
+    complete(m);
+  }
   if (r.model.family == "mimo_v2_flash") {
     ModelConfig& m = r.model;
     m.window = 6, m.first_local_layer = 1, m.global_every = 4, m.global_kv_heads = 1, m.value_dim = 6;

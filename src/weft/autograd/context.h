@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <string_view>
+#include <utility>
 
 #include "weft/autograd/attention_chunks.h"
 #include "weft/kernels/kernels.h"
@@ -36,6 +37,19 @@ struct Context {
   Tensor empty_like(const Tensor& x) { return empty(x.dtype(), x.shape()); }
   // The dtype of statistics and parameter gradients beside tensors of `dtype`: f32, or f64 beside f64.
   static DType wide(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+};
+
+// While it lives, nothing is recorded.
+class WithoutTape {
+ public:
+  explicit WithoutTape(Context& context) : context_(context), tape_(std::exchange(context.tape, nullptr)) {}
+  ~WithoutTape() { context_.tape = tape_; }
+  WithoutTape(const WithoutTape&) = delete;
+  WithoutTape& operator=(const WithoutTape&) = delete;
+
+ private:
+  Context& context_;
+  Tape* tape_;
 };
 
 // Reports one op to the context's observer while it lives.

@@ -71,7 +71,10 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .dropout = c.dropout,
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
-          .lora = c.lora};
+          .lora = c.lora,
+          .index_heads = c.index_heads,
+          .index_head_dim = c.index_head_dim,
+          .index_topk = c.index_topk};
 }
 
 RecurrentScales state_scales(const ModelConfig& c) {

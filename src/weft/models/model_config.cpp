@@ -259,6 +259,20 @@ void complete_shared_keys(ModelConfig& c) {
           c.shared_kv_layers, c.is_local(i) ? "local" : "global", i);
 }
 
+void complete_index(ModelConfig& c) {
+  if (c.index_heads == 0) return;
+  if (!c.is_latent() || c.query_rank == 0)
+    throw UsageError(
+        "model.index_heads = {}: keys are selected by the latents of queries: write model.kv_rank and query_rank, or "
+        "0",
+        c.index_heads);
+  require_positive("index_heads", c.index_heads);
+  require_positive("index_head_dim", c.index_head_dim), require_positive("index_topk", c.index_topk);
+  if (c.index_head_dim < c.rotary_dim)
+    throw UsageError("model.index_head_dim = {}: {} elements of it turn: write at least that (model.rotary_dim)",
+                     c.index_head_dim, c.rotary_dim);
+}
+
 void complete_attention(ModelConfig& c) {
   if (c.qk_norm && c.qk_norm_across)
     throw UsageError(
@@ -267,6 +281,7 @@ void complete_attention(ModelConfig& c) {
   complete_rope(c);
   complete_states(c);
   complete_shared_keys(c);
+  complete_index(c);
   if (!c.is_latent()) {
     if (c.value_dim == c.head_dim && c.global_head_dim == 0) c.value_dim = 0;
     if (c.value_dim == 0) return;

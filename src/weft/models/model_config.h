@@ -141,6 +141,9 @@ struct ModelConfig {
   // head_dim then counts a query's turned elements (rotary_dim) and the others.
   int64_t kv_rank = 0;     // 0: ordinary attention
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
+  // Sparse attention over latents (DeepSeek-AI, "DeepSeek-V3.2", 2025): a row sees the index_topk keys that an index
+  // of small heads scores highest (nn/indexer.h); 0 heads: all.
+  int64_t index_heads = 0, index_head_dim = 128, index_topk = 2048;
 
   // States in place of keys and values: heads that remember in a matrix each, [state_key_dim, state_value_dim],
   // behind convolutions over the last tokens; or convolutions alone, which have no heads.
@@ -215,6 +218,7 @@ struct ModelConfig {
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }  // of local layers, where there are some
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
   bool is_latent() const { return kv_rank > 0; }
+  bool selects_keys() const { return index_heads > 0; }
   bool has_states() const { return attention_every > 0; }
   bool has_delta_rule() const { return state_rule == StateKind::delta || state_rule == StateKind::kimi_delta; }
   bool is_recurrent(int64_t layer) const {

@@ -24,6 +24,13 @@ struct Count {
   int64_t value;
 };
 
+// With weight and bias of the norm of keys.
+Count index_params(const ModelConfig& c) {
+  if (!c.selects_keys()) return 0;
+  return Count(c.query_rank) * c.index_heads * c.index_head_dim +
+         Count(c.hidden) * (c.index_head_dim + c.index_heads) + 2 * c.index_head_dim;
+}
+
 Count attention_params(const ModelConfig& c, int64_t layer) {
   const int64_t dim = c.head_dim_of(layer), value_dim = c.values_dim(layer);
   const Count hidden = c.hidden, q = Count(c.heads) * dim, kv = Count(c.kv_heads_of(layer)) * dim;
@@ -33,7 +40,7 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
     sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
     if (c.has_qkv_bias()) sum = sum + c.query_rank + c.kv_rank + c.rotary_dim;
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
-           Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim());
+           Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim()) + index_params(c);
   }
   const bool has_norms = c.has_qk_norm(layer) && c.qk_norm_weight;
   const Count values = Count(c.kv_heads_of(layer)) * value_dim, gates = Count(c.heads) * value_dim;
@@ -195,7 +202,16 @@ int64_t adapter_params(const ModelConfig& c, int64_t layer, int64_t experts) {
 struct LayerWork {
   double attention, mlp;
   double scores;  // of attention: what has no weights
+  double index;   // of what selects keys, which has no backward
 };
+
+// Where texts are so long that rows do not see all of their keys.
+double index_work(const ModelConfig& c, int64_t seq_len) {
+  if (!c.selects_keys() || seq_len <= c.index_topk) return 0;
+  const double heads = double(c.index_heads), dim = double(c.index_head_dim);
+  return double(c.query_rank) * heads * dim + double(c.hidden) * (heads + dim) +
+         heads * dim * (double(seq_len) + 1) / 2;
+}
 
 // Of the rule itself: a state is decayed, by the delta rule projected, learnt by and read.
 double state_work(const ModelConfig& c) {
@@ -238,9 +254,10 @@ double projections(const ModelConfig& c, int64_t layer) {
 
 // The keys that a token sees on average.
 double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
-  const double n = double(seq_len), w = double(c.window);
-  if (!c.is_local(layer) || c.window >= seq_len) return (n + 1) / 2;
-  if (!c.chunked_window) return (w * (w + 1) / 2 + (n - w) * w) / n;
+  const int64_t most = c.is_local(layer) ? c.window : c.selects_keys() ? c.index_topk : seq_len;
+  const double n = double(seq_len), w = double(most);
+  if (most >= seq_len) return (n + 1) / 2;
+  if (!c.is_local(layer) || !c.chunked_window) return (w * (w + 1) / 2 + (n - w) * w) / n;
   const double chunks = double(seq_len / c.window), rest = double(seq_len % c.window);
   return (chunks * w * (w + 1) + rest * (rest + 1)) / 2 / n;
 }
@@ -258,7 +275,7 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   return {projections(c, layer) + all_scores,
           (c.is_gated ? 3 : 2) * (h * double(width) + double(c.expert_dim()) * double(chosen)) + inputs +
               (is_sparse ? h * double(c.experts + 2 * c.expert_latent_dim + (c.shared_gate ? 1 : 0)) : 0),
-          all_scores};
+          all_scores, c.attends(layer) ? index_work(c, seq_len) : 0};
 }
 
 }  // namespace
@@ -270,34 +287,34 @@ int64_t ModelConfig::num_adapter_params() const {
 }
 
 double ModelConfig::flops_per_token(int64_t seq_len) const {
-  double sum = double(hidden) * double(vocab), scores = 0, adapters = 0;
+  double sum = double(hidden) * double(vocab), scores = 0, adapters = 0, indices = 0;
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, seq_len);
-    sum += layer.attention + layer.mlp, scores += layer.scores;
+    sum += layer.attention + layer.mlp, scores += layer.scores, indices += layer.index;
     adapters += double(adapter_params(*this, i, experts_per_token));
   }
   double all = kForwardAndBackward * sum;
   if (lora.rank > 0) all += kForwardAndBackward * adapters - (sum - scores);
-  return kPerMultiplyAdd * all + mtp_flops_per_token(seq_len);
+  return kPerMultiplyAdd * (all + indices) + mtp_flops_per_token(seq_len);
 }
 
 double ModelConfig::layer_flops(int64_t layer, int64_t seq_len) const {
   const LayerWork work = layer_work(*this, layer, seq_len);
-  return kPerMultiplyAdd * kForwardAndBackward * (work.attention + work.mlp);
+  return kPerMultiplyAdd * (kForwardAndBackward * (work.attention + work.mlp) + work.index);
 }
 
 double ModelConfig::mtp_flops_per_token(int64_t seq_len) const {
   if (mtp_layers == 0) return 0;
   const LayerWork layer = layer_work(mtp_block(), layers, seq_len);
   const double projection = 2 * double(hidden) * double(hidden), head = double(hidden) * double(vocab);
-  return kPerMultiplyAdd * kForwardAndBackward * (layer.attention + layer.mlp + projection + head);
+  return kPerMultiplyAdd * (kForwardAndBackward * (layer.attention + layer.mlp + projection + head) + layer.index);
 }
 
 double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
   double of_all = 0, of_last = double(hidden) * double(vocab);  // rows of a step
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, tokens);
-    const double keys = key_projections(*this, i), rest = layer.attention + layer.mlp - keys;
+    const double keys = key_projections(*this, i), rest = layer.attention + layer.mlp + layer.index - keys;
     of_all += keys;
     (i < layers - std::max<int64_t>(shared_kv_layers, 1) ? of_all : of_last) += rest;
   }
@@ -311,7 +328,7 @@ double ModelConfig::recomputed_flops_per_token(int64_t seq_len, const RecomputeP
   for (int64_t i = 0; i < layers + mtp_layers; ++i) {
     const LayerWork layer = layer_work(i < layers ? *this : mtp, i, seq_len);
     const What what = policy.of(i);
-    if (what == What::attention || what == What::block) sum += layer.attention;
+    if (what == What::attention || what == What::block) sum += layer.attention + layer.index;
     if (what == What::mlp || what == What::block) sum += layer.mlp;
   }
   return kPerMultiplyAdd * sum;

@@ -153,6 +153,10 @@ class ModelFields {
     v.begin_group("kv_rank", c.kv_rank > 0);
     v.number("query_rank", c.query_rank);
     v.end_group();
+    v.number("index_heads", c.index_heads);
+    v.begin_group("index_heads", c.index_heads > 0);
+    v.number("index_head_dim", c.index_head_dim), v.number("index_topk", c.index_topk);
+    v.end_group();
     v.number("attention_every", c.attention_every);
     v.flag("state_beside_attention", c.state_beside_attention);
     v.begin_group("attention_every", c.attention_every > 0 || c.state_beside_attention);

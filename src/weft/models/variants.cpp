@@ -126,6 +126,45 @@ ModelConfig deepseek_v3() {
   return c;
 }
 
+ModelConfig glm_moe_dsa() {
+  ModelConfig c = deepseek_v3();
+  c.family = "glm_moe_dsa", c.norm_eps = 1e-5f;
+  return c;
+}
+
+// Of either, with experts in all layers but three.
+ModelConfig with_sparse_attention(ModelConfig c, int64_t layers, int64_t hidden, int64_t heads, int64_t ffn,
+                                  int64_t index_heads) {
+  c.layers = layers, c.hidden = hidden, c.heads = c.kv_heads = heads, c.ffn = ffn, c.index_heads = index_heads;
+  c.kv_rank = 512, c.rotary_dim = 64;
+  c.experts = 256, c.experts_per_token = 8, c.shared_experts = 1, c.expert_ffn = 2048, c.first_dense_layers = 3;
+  c.routed_scale = 2.5f;
+  return c;
+}
+
+ModelConfig deepseek_v32() {
+  ModelConfig c = deepseek_v3();
+  c.family = "deepseek_v32";
+  return c;
+}
+
+ModelConfig deepseek_v32_671b() {
+  ModelConfig c = with_sparse_attention(deepseek_v32(), 61, 7168, 128, 18432, 64);
+  c.vocab = 129280, c.context = 163840;
+  c.query_rank = 1536, c.head_dim = 192, c.value_dim = 128;
+  c.expert_groups = 8, c.groups_per_token = 4;
+  c.rope_scaling = {
+      .kind = RopeScaling::Kind::yarn, .factor = 40, .original_context = 4096, .mscale = 1, .mscale_all = 1};
+  return c;
+}
+
+ModelConfig glm_5() {
+  ModelConfig c = with_sparse_attention(glm_moe_dsa(), 78, 6144, 64, 12288, 32);
+  c.vocab = 154880, c.context = 202752, c.rope_theta = 1e6;
+  c.query_rank = 2048, c.head_dim = 256, c.value_dim = 256;
+  return c;
+}
+
 ModelConfig cohere(const char* family) {
   ModelConfig c = named(family);
   c.block = BlockKind::parallel_shared;
@@ -267,6 +306,8 @@ const std::vector<Family>& variant_families() {
                                         of_learned_positions("opt", Activation::relu),
                                         of_learned_positions("gpt_bigcode", Activation::gelu_tanh)})
       all.push_back({defaults, {}});
+    all.push_back({deepseek_v32(), {{"deepseek-v3.2", deepseek_v32_671b()}}});
+    all.push_back({glm_moe_dsa(), {{"glm-5", glm_5()}}});
     all.push_back({gemma4(),
                    {{"gemma-4-31b", gemma4_preset(60, 5376, 21504, 32, 16, 4)},
                     {"gemma-4-26b-a4b", gemma4_26b_a4b()},

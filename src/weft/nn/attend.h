@@ -14,7 +14,8 @@ struct AttentionLayer {
 
 // q[T, N, D], k[T, K, D], v[T, K, value D] -> [T, N, value D]; no v where the rule says that keys have it. `layer`,
 // what `sinks` refer to and the pass outlive the tape. Of a pass of wanted rows q has these, k and v all rows.
+// selection: of a pass whose ranks do not share texts; what it selects by stands for v.
 Var attend(const AttentionLayer& layer, const Pass& pass, const Var& q, const Var& k, const Var& v,
-           const AttentionSinks& sinks = {});
+           const AttentionSinks& sinks = {}, const KeySelection& selection = {});
 
 }  // namespace weft

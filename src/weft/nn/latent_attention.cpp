@@ -61,6 +61,17 @@ LatentAttention::LatentAttention(const std::string& name, int layer, const Laten
       value_(name + ".value", from_latent(c.value_dim, c, heads_)),
       output_(name + ".output", from_heads(c, heads_, tensor_)) {
   layer_.rule.first_head = int(heads_.begin), layer_.rule.total_heads = int(c.heads);
+  if (c.index_heads > 0)
+    indexer_.emplace(name + ".index",
+                     IndexerConfig{.hidden = c.hidden,
+                                   .query_rank = c.query_rank,
+                                   .heads = c.index_heads,
+                                   .head_dim = c.index_head_dim,
+                                   .rotary_dim = c.rotary_dim,
+                                   .most = c.index_topk,
+                                   .init_std = c.init_std,
+                                   .base = c.lora.base},
+                     rope, partition);
   if (c.query_rank == 0) return;
   query_down_.emplace(name + ".query_down", shared(c.hidden, c.query_rank, c, tensor_));
   query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({c.query_rank}), norm_config(c));
@@ -69,7 +80,8 @@ LatentAttention::LatentAttention(const std::string& name, int layer, const Laten
 LatentAttention::Inputs LatentAttention::project(const Var& x, const WantedRows* wanted) {
   const LinearWeights first = query_down_ ? query_down_->weights() : query_.weights();
   const auto inputs = [&](const Var& q, const Var& latent, const Var& rotary) -> Inputs {
-    return {query_down_ ? linear((*query_norm_)(q), query_.weights()) : q, latent_norm_(latent), rotary};
+    const Var of_query = query_down_ ? (*query_norm_)(q) : Var();
+    return {query_down_ ? linear(of_query, query_.weights()) : q, latent_norm_(latent), rotary, of_query};
   };
   if (!wanted) {
     const auto [q, latent, rotary] = linears(x, first, latent_.weights(), key_rotary_.weights());
@@ -79,12 +91,13 @@ LatentAttention::Inputs LatentAttention::project(const Var& x, const WantedRows*
   return inputs(linear(wanted->of(x), first), latent, rotary);
 }
 
-Var LatentAttention::attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass) {
+Var LatentAttention::attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass,
+                                       const KeySelection& selection) {
   const int64_t tokens = latent.value.dim(0), heads = heads_.count;
   const auto [key, value] = linears(latent, key_.weights(), value_.weights());
   const Var k = apply(*q.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
                       reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));
-  return attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}));
+  return attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}), {}, selection);
 }
 
 void LatentAttention::multiply_heads(Context& context, Linear& weights, const Tensor& y, const Tensor& a,
@@ -109,7 +122,8 @@ void LatentAttention::multiply_heads(Context& context, Linear& weights, const Te
   context.kernels.grouped_matmuls(context.stream, {&products, 1});
 }
 
-Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass) {
+Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass,
+                                       const Indexer::Index& index) {
   Context& context = *q.context;
   const Kernels& kernels = context.kernels;
   const int64_t rows = q.value.dim(0), heads = heads_.count, rank = config_.kv_rank;
@@ -129,7 +143,7 @@ Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Va
   AttentionLayer layer = layer_;
   layer.rule.values_in_keys = int(rank);
   const Var keys = apply(context, JoinHeadsOp{}, latent, rotary);
-  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, {}).value;
+  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, index.keys, {}, index.selection).value;
 
   const Tensor summed = context.empty(dtype, {heads, rows, rank});
   kernels.take_heads(context.stream, summed, y, 0);
@@ -140,19 +154,46 @@ Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Va
   return {out, &context};
 }
 
+bool LatentAttention::selects(const Pass& pass) const {
+  if (!indexer_) return false;
+  const std::span spans(pass.attention.spans, size_t(pass.attention.num_spans));
+  const auto is_long = [&](const AttentionSpan& s) { return s.k_end - s.k_begin > indexer_->most(); };
+  if (!pass.context_plan) return std::ranges::any_of(spans, is_long);
+  if (pass.seq_len > indexer_->most())
+    throw UsageError(
+        "model.index_topk = {}: ranks that share texts (cp) do not select keys among those of each other: write "
+        "shorter texts, or leave cp out",
+        indexer_->most());
+  return false;
+}
+
 Var LatentAttention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t tokens = pass.num_tokens, heads = heads_.count;
-  const Inputs in = project(tensor_.enter(residual), wanted);
+  Context& context = *residual.context;
+  const Var x = tensor_.enter(residual);
+  const Inputs in = project(x, wanted);
   const Var queries = reshape(in.q, {asked.num_tokens, heads, config_.head_dim});
   const Var shared_keys = reshape(in.rotary, {tokens, 1, config_.rotary_dim});
-  const auto [q, rotary] =
-      rope_ ? apply(*residual.context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}}, queries,
-                    shared_keys)
-            : std::array{queries, shared_keys};
+  const auto [q, rotary] = rope_
+                               ? apply(context, RopeOp{*rope_, {asked.attention.positions, pass.attention.positions}},
+                                       queries, shared_keys)
+                               : std::array{queries, shared_keys};
   const bool keeps_past = asked.attention.cache || asked.attention.paged;
-  const Var y =
-      keeps_past ? attend_to_latents(q, in.latent, rotary, asked) : attend_with_heads(q, in.latent, rotary, asked);
+  Indexer::Index index;
+  KeySelection selection;
+  if (indexer_ && (keeps_past || selects(asked))) {
+    const WithoutTape untaped(context);
+    index = (*indexer_)({.asked = wanted ? wanted->of(x) : x,
+                         .latents = in.query_latent,
+                         .all = x,
+                         .asked_positions = asked.attention.positions,
+                         .all_positions = pass.attention.positions});
+    const std::span spans(pass.attention.spans, size_t(pass.attention.num_spans));
+    if (!keeps_past) selection.key_bits = Indexer::mark(context, index, spans);
+  }
+  const Var y = keeps_past ? attend_to_latents(q, in.latent, rotary, asked, index)
+                           : attend_with_heads(q, in.latent, rotary, asked, selection);
   const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.value_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
 }

@@ -9,6 +9,7 @@
 
 #include "weft/autograd/ops/rope.h"
 #include "weft/nn/attend.h"
+#include "weft/nn/indexer.h"
 #include "weft/nn/linear.h"
 #include "weft/nn/norm.h"
 #include "weft/nn/wanted_rows.h"
@@ -28,6 +29,8 @@ struct LatentAttentionConfig {
   float norm_eps = 1e-6f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};  // of the output
+  // Sparse attention: rows see the keys that an index selects, `index_topk` of them; without heads, all.
+  int64_t index_heads = 0, index_head_dim = 0, index_topk = 0;
 };
 
 class LatentAttention {
@@ -48,17 +51,23 @@ class LatentAttention {
     key_.each_param(visit);
     value_.each_param(visit);
     output_.each_param(visit);
+    if (indexer_) indexer_->each_param(visit);
   }
 
  private:
   struct Inputs {
     Var q, latent, rotary;  // [T, heads * D], of the wanted rows; [T, kv_rank], [T, rotary_dim]
+    Var query_latent;       // [T, query_rank], of the wanted rows
   };
   Inputs project(const Var& x, const WantedRows* wanted);
   // The same, of q and r after they have turned: q[rows, heads, D], latent[T, kv_rank], rotary[T, 1, rotary_dim] ->
   // [rows, heads, value_dim].
-  Var attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass);
-  Var attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass);
+  Var attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass,
+                        const KeySelection& selection);
+  Var attend_to_latents(const Var& q, const Var& latent, const Var& rotary, const Pass& pass,
+                        const Indexer::Index& index);
+  // Whether some text of a pass that keeps no past is so long that its rows do not see all keys.
+  bool selects(const Pass& pass) const;
   // y[heads, rows, out] of a[heads, rows, in]: each head's with its rows of the weights, or their transpose.
   void multiply_heads(Context& context, Linear& weights, const Tensor& y, const Tensor& a, bool transpose);
 
@@ -73,6 +82,7 @@ class LatentAttention {
   Linear query_, latent_, key_rotary_;
   Norm latent_norm_;
   Linear key_, value_, output_;
+  std::optional<Indexer> indexer_;
   std::vector<int64_t> starts_;  // of the heads' rows
 };
 

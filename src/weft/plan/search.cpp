@@ -47,6 +47,7 @@ class Layouts {
       for (const int cp : divisors(num_devices_ / tp, 64)) {
         constexpr int64_t kFewTokens = 4096;  // on a rank: below it, context parallelism only adds messages
         if (!is_asked(q_.cp, cp) || !ContextLayout::divides(q_.seq_len, cp)) continue;
+        if (cp > 1 && m.selects_keys() && q_.seq_len > m.index_topk) continue;
         if (q_.cp == 0 && cp > 1 && (q_.seq_len / cp < kFewTokens || !is_power_of_two(cp))) continue;
         for (const int pp : divisors(num_devices_ / tp / cp, m.stands_on_one_stage() ? 1 : m.layers + 2)) {
           if (!is_asked(q_.pp, pp)) continue;

@@ -16,7 +16,10 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
         "for it has no size: use weft generate",
         c.attention_every, c.layers);
   const auto bytes_of = [&](const ModelConfig& of, int64_t layer) {
-    if (of.is_latent()) return mesh.tp * format.bytes(of.kv_rank + of.rotary_dim);  // of all heads, on every rank
+    if (of.is_latent()) {  // of all heads, on every rank
+      const int64_t index = of.selects_keys() ? format.bytes(of.index_head_dim) : 0;
+      return mesh.tp * (format.bytes(of.kv_rank + of.rotary_dim) + index);
+    }
     const int64_t dim = of.head_dim_of(layer), value_dim = of.values_dim(layer), heads = of.kv_heads_of(layer);
     // Of fewer heads than ranks every rank has one.
     return round_up(heads, int64_t(mesh.tp)) * (format.bytes(dim) + format.bytes(value_dim));
@@ -70,6 +73,9 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
         "--mesh cp={}: layers with states hand them from token to token, which must lie on one rank: "
         "leave cp out",
         shape.cp);
+  if (shape.cp > 1 && model.config().selects_keys())
+    throw UsageError("--mesh cp={}: rows select their keys among those of one rank (model.index_heads): leave cp out",
+                     shape.cp);
   if (shape.cp > 1 && model.config().mtp_layers > 0)
     throw UsageError("--mesh cp={}: the model's own part that drafts reads rows that lie on one rank: leave cp out",
                      shape.cp);

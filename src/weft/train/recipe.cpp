@@ -129,10 +129,15 @@ void check_mtp(Toml& toml, const Recipe& r) {
                 "the part learns from the next tokens of texts: write 0 beside [preference], [distill] or [rl]");
 }
 
-void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len) {
+void check_seq_len(Toml& toml, const ModelConfig& c, int64_t seq_len, int cp) {
   if (seq_len > c.context)
     toml.reject("train.seq_len",
                 fmt::format("the model's context is {}: write at most that, or a larger model.context", c.context));
+  if (cp > 1 && c.selects_keys() && seq_len > c.index_topk)
+    toml.reject("mesh.cp",
+                fmt::format("ranks that share texts do not select keys among those of each other: write 1, or "
+                            "at most model.index_topk = {} as train.seq_len",
+                            c.index_topk));
 }
 
 std::string read_family(Toml& toml) {
@@ -357,7 +362,7 @@ Recipe read_recipe(Toml& toml) {
   if (r.train.precision == Precision::fp8 && r.model.lora.base == BaseFormat::nf4)
     toml.reject("lora.quantize",
                 "\"none\" beside fp8, which has no products with NF4; or write train.precision = \"bf16\"");
-  check_seq_len(toml, r.model, r.train.seq_len);
+  check_seq_len(toml, r.model, r.train.seq_len, r.mesh.shape.cp);
   check_experts(toml, r.model, r.mesh.shape);
   r.data = read_data(toml, !r.model_path.empty());
   read_preference(toml, r);

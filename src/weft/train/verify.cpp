@@ -215,6 +215,9 @@ double tolerance_of(const Recipe& recipe) {
   // of small models: 0.058, of Exaone 4 at tp = 4; in fp8 0.35 of 192, of Gemma 4 at tp = 2. Of Gemma 4, which norms
   // everything, in fp32 3.6e-5 of 170.
   constexpr double kHeadNorms = 0.12, kHeadNormsFloat8 = 0.7, kAllNormsSingle = 7e-5;
+  // Of sparse attention, over how many keys a row sees: scores that are all but equal let it see another one. Twice
+  // the worst of 144 runs of small models, that see 4 to 32 keys of 64: 0.94 / 12; in fp8 1.5 / 12 of 72.
+  constexpr double kOtherKeys = 2, kOtherKeysFloat8 = 3;
   const ModelConfig& m = recipe.model;
   const bool is_short = recipe.train.precision != Precision::fp32;
   const auto of_short = [&](double in_16_bits, double in_float8) {
@@ -227,6 +230,9 @@ double tolerance_of(const Recipe& recipe) {
   widen(recipe.optimizer.kind == OptimizerKind::adamw8bit, kMoments);
   widen(m.qk_norm || m.qk_norm_across, of_short(kHeadNorms, kHeadNormsFloat8));
   widen(m.value_norm && !is_short, kAllNormsSingle);
+  const auto keys = double(m.index_topk);
+  widen(m.selects_keys() && recipe.train.seq_len > m.index_topk,
+        of_short(kOtherKeys / keys, kOtherKeysFloat8 / keys));
   widen(m.activation == Activation::relu, of_short(kRelu, kReluFloat8));
   widen(m.has_states() && m.state_rule == StateKind::selective, of_short(kSkip, kSkipFloat8));
   widen(m.has_states() && m.state_rule == StateKind::kimi_delta, of_short(kDelta, kRowRatesFloat8));

@@ -1,6 +1,8 @@
 // Attention: calls of the attention kernels, and the cache of past keys and values.
 #include "weft/autograd/ops/attention.h"
 
+#include <algorithm>
+
 #include "weft/autograd/ops/paged_cache.h"
 
 namespace weft {
@@ -46,7 +48,7 @@ void fill_token_runs(std::vector<TokenRun>& runs, std::span<const int32_t> start
 
 void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks,
                       std::span<const PagedSequence> sequences, RowCodes codes, const Tensor& y, const Tensor& q,
-                      const Tensor& keys, const Tensor& values) {
+                      const Tensor& keys, const Tensor& values, const Tensor& selected) {
   if (rule.chunk > 0) sequences = context.chunks.cut(sequences, rule.chunk, keys.dim(1));
   context.kernels.paged_attention(context.stream, {.y = y,
                                                    .q = q,
@@ -58,12 +60,13 @@ void attend_to_blocks(Context& context, const AttentionRule& rule, const Attenti
                                                    .scale = rule.scale,
                                                    .softcap = rule.softcap,
                                                    .window = rule.window,
-                                                   .sinks = sinks.of(0, q.dim(1))});
+                                                   .sinks = sinks.of(0, q.dim(1)),
+                                                   .selected = selected});
 }
 
 Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in) {
   q = q_in, k = k_in, v = v_in;
-  y = context.empty(q.dtype(), {q.dim(0), q.dim(1), v ? v.dim(2) : rule.values_in_keys});
+  y = context.empty(q.dtype(), {q.dim(0), q.dim(1), rule.values_in_keys > 0 ? rule.values_in_keys : v.dim(2)});
   if (plan.paged) {
     const PagedPlan& paged = *plan.paged;
     check(!context.tape, "attention over the blocks of a pool has no gradients");
@@ -72,7 +75,7 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     const std::array placed{PlaceRowsArgs{keys, k_in, paged.rows, codes},
                             PlaceRowsArgs{values, v_in, paged.rows, codes}};
     context.kernels.place_rows(context.stream, std::span(placed).first(values ? 2 : 1));
-    attend_to_blocks(context, rule, sinks, paged.span(), codes, y, q, keys, values);
+    attend_to_pool(context, paged.span(), codes, keys, values);
     return y;
   }
   if (plan.cache && rule.values_in_keys > 0) return attend_to_kept_keys(context), y;
@@ -84,22 +87,47 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     whole.q_end = int32_t(q.dim(0)), whole.k_end = int32_t(k.dim(0));
   }
   const AttentionShape shape = rule.shape(context, q, k, v, plan.cache ? std::span(&whole, 1) : spans());
-  context.kernels.attention(context.stream,
-                            {.y = y, .lse = lse, .q = q, .k = k, .v = v, .shape = shape, .dropout = dropout});
+  context.kernels.attention(context.stream, {.y = y,
+                                             .lse = lse,
+                                             .q = q,
+                                             .k = k,
+                                             .v = v,
+                                             .shape = shape,
+                                             .dropout = dropout,
+                                             .key_bits = selection.key_bits});
   sinks.join(context, y, lse);
   return y;
 }
 
 // The cache is one block, which has room for all keys.
 void AttentionOp::attend_to_kept_keys(Context& context) {
-  plan.cache->append(layer, k, {});
-  const Tensor& keys = plan.cache->keys(layer);
+  plan.cache->append(layer, k, v);
+  const auto& [keys, values] = plan.cache->layer(layer);
+  const auto in_one_block = [](const Tensor& x) {
+    return x ? x.reshape({1, x.dim(0), x.dim(1), x.dim(2)}) : Tensor();
+  };
   const auto rows = int32_t(q.dim(0));
   constexpr int32_t kBlock = 0;
   const PagedSequence all{
       .q_end = rows, .num_keys = int32_t(plan.cache->length()) + int32_t(k.dim(0)), .blocks = &kBlock};
-  attend_to_blocks(context, rule, sinks, {&all, 1}, RowCodes::none, y, q,
-                   keys.reshape({1, keys.dim(0), keys.dim(1), keys.dim(2)}), {});
+  attend_to_pool(context, {&all, 1}, RowCodes::none, in_one_block(keys), in_one_block(values));
+}
+
+void AttentionOp::attend_to_pool(Context& context, std::span<const PagedSequence> sequences, RowCodes codes,
+                                 const Tensor& keys, const Tensor& values) {
+  if (selection.most == 0 ||
+      std::ranges::all_of(sequences, [&](const PagedSequence& s) { return s.num_keys <= selection.most; }))
+    return attend_to_blocks(context, rule, sinks, sequences, codes, y, q, keys,
+                            rule.values_in_keys > 0 ? Tensor() : values);
+  const Tensor selected = context.empty(DType::i32, {q.dim(0), selection.most});
+  context.kernels.select_keys(context.stream, {.selected = selected,
+                                               .q = selection.q,
+                                               .weights = selection.weights,
+                                               .keys = values,
+                                               .codes = codes,
+                                               .sequences = sequences.data(),
+                                               .num_sequences = int(sequences.size())});
+  attend_to_blocks(context, rule, sinks, sequences, codes, y, q, keys, {}, selected);
 }
 
 std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) {
@@ -114,7 +142,8 @@ std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) 
                                                       .k = k,
                                                       .v = v,
                                                       .shape = rule.shape(context, q, k, v, spans()),
-                                                      .dropout = dropout});
+                                                      .dropout = dropout,
+                                                      .key_bits = selection.key_bits});
   sinks.add_gradient(context, dy, y, lse);
   return d;
 }

@@ -20,8 +20,8 @@ class KvCache {
   int64_t capacity() const { return capacity_; }
   // Appends rows of one layer behind the first length() and returns all of them; without v, keys alone.
   std::array<Tensor, 2> append(int layer, const Tensor& k, const Tensor& v);
-  // All that a layer's keys have room for, [capacity, K, D], once it has appended some.
-  const Tensor& keys(int layer) const { return layers_[size_t(layer)][0]; }
+  // All that a layer's keys and values have room for, [capacity, K, D], once it has appended some.
+  const std::array<Tensor, 2>& layer(int layer) const { return layers_[size_t(layer)]; }
   void advance(int64_t num_tokens);  // after every layer has appended
   // A layer's states, each of whose first dim is 1; empty until the layer makes them. And the run of the tokens that
   // come next, valid until it is asked for again.
@@ -85,10 +85,19 @@ struct AttentionPlan {
   const PagedPlan* paged = nullptr;  // many sequences whose past lies in a PagedCache; instead of spans and cache
 };
 
-// q[T, N, D] -> y[T, N, value D] of sequences whose keys and values lie in blocks.
+// q[T, N, D] -> y[T, N, value D] of sequences whose keys and values lie in blocks. selected: as of paged_attention.
 void attend_to_blocks(Context& context, const AttentionRule& rule, const AttentionSinks& sinks,
                       std::span<const PagedSequence> sequences, RowCodes codes, const Tensor& y, const Tensor& q,
-                      const Tensor& keys, const Tensor& values);
+                      const Tensor& keys, const Tensor& values, const Tensor& selected = {});
+
+// Of sparse attention: which keys rows see.
+struct KeySelection {
+  int64_t most = 0;  // a row sees so many, those that its q and weights select; 0: all keys
+  // Where a past is kept, see SelectKeysArgs; what is selected by is kept in the place of values, which are in the
+  // keys.
+  Tensor q, weights;
+  Tensor key_bits;  // elsewhere, see AttentionArgs; empty: all keys
+};
 
 struct AttentionOp {
   static constexpr std::string_view kName = "attention";
@@ -97,14 +106,17 @@ struct AttentionOp {
   AttentionRule rule;
   DropoutKey dropout;
   AttentionSinks sinks = {};
+  KeySelection selection = {};
   Tensor q = {}, k = {}, v = {}, y = {}, lse = {};
 
-  // q[T, N, D], k[T, K, D], v[T, K, value D], or none where they lie in keys -> y[T, N, value D]
+  // q[T, N, D], k[T, K, D], v[T, K, value D], or none where they lie in keys -> y[T, N, value D].
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in);
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
 
  private:
   void attend_to_kept_keys(Context& context);
+  void attend_to_pool(Context& context, std::span<const PagedSequence> sequences, RowCodes codes, const Tensor& keys,
+                      const Tensor& values);
   std::span<const AttentionSpan> spans() const { return {plan.spans, size_t(plan.num_spans)}; }
 };
 
