@@ -87,6 +87,8 @@ constexpr Architecture kArchitectures[] = {
     {"olmo_hybrid_turned", ""},
     {"afmoe", "afmoe"},
     {"mimo_v2_flash", ""},
+    {"deepseek_v32", ""},
+    {"glm_moe_dsa", ""},
     {"kimi_linear", "kimi-linear"},
     {"lfm2", "lfm2"},
     {"lfm2_moe", "lfm2moe"},

@@ -28,6 +28,10 @@ ModelConfig paged_config(const PagedModel& model) {
 }
 
 constexpr RowFormat kInt8 = RowFormat::of(RowCodes::int8), kFp8 = RowFormat::of(RowCodes::fp8);
+constexpr auto sparse = [](ModelConfig& c) {
+  c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16;
+  c.index_heads = 6, c.index_head_dim = 10, c.index_topk = 9;
+};
 constexpr PagedModel kModels[] = {
     {"llama", "llama", [](ModelConfig& c) { c.kv_heads = 2; }},
     {"llama_bf16", "llama", [](ModelConfig& c) { c.kv_heads = 2; }, {DType::bf16}, 0.015},
@@ -45,6 +49,8 @@ constexpr PagedModel kModels[] = {
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }},
     {"latent_int8", "llama",
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }, kInt8, 0.06},
+    {"sparse", "deepseek_v32", sparse},
+    {"sparse_bf16", "deepseek_v32", sparse, {DType::bf16}, 0.5},
     {"latent_of_few_heads", "llama", [](ModelConfig& c) { c.kv_rank = 24, c.heads = 2, c.rotary_dim = 4; }},
     {"window_and_cap", "llama",
      [](ModelConfig& c) {

@@ -151,6 +151,7 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
       return {
           .first = is_key ? 0 : key, .total = c.heads * both, .run = is_key ? key : c.values_dim(), .stride = both};
     }
+    case Part::index: return {.run = c.index_head_dim, .stride = c.index_head_dim, .turned = c.rotary_dim};
     case Part::head_query:
     case Part::head_gate:
       return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};

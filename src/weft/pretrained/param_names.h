@@ -25,6 +25,7 @@ enum class Part : uint8_t {
   key_rotary,    // whose elements come pair by pair
   latent_key,    // of a tensor that has, for each head, its part of the key and its value
   latent_value,
+  index,       // of each head of an index its elements, of which the turned ones come pair by pair
   behind_two,  // of a tensor that has two more rows, its first
   even,        // of a tensor of two stacks of experts, every second row, from the first on
   odd,         // the same from the second on

@@ -1,5 +1,6 @@
 // DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts; and
 // GLM-4.7-Flash, which is built so too.
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
@@ -67,6 +68,53 @@ void glm_lite_fields(HfFields& f, ModelConfig& c) {
   sparse_layers_fields(f, c, 1);
 }
 
+// index_heads: of a file without the key.
+void index_fields(HfFields& f, ModelConfig& c, int64_t index_heads) {
+  f.size("index_n_heads", c.index_heads, index_heads);
+  if (c.index_heads == 0) f.refuse("index_n_heads", "models of this kind select keys");
+  if (c.query_rank == 0) f.refuse("q_lora_rank", "keys are selected by the latents of queries");
+  f.size("index_head_dim", c.index_head_dim, 128);
+  f.size("index_topk", c.index_topk, 2048);
+}
+
+void v32_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c);
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  f.only("scoring_func", "sigmoid");
+  f.only("topk_method", "noaux_tc");
+  sparse_layers_fields(f, c, 3);
+  index_fields(f, c, 64);
+}
+
+void glm_dsa_fields(HfFields& f, ModelConfig& c) {
+  common_fields(f, c, {.query_rank = 2048, .norm_eps = 1e-5});
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  f.only("scoring_func", "sigmoid");
+  f.only("topk_method", "noaux_tc");
+  sparse_layers_fields(f, c, 3);
+  index_fields(f, c, 32);
+  f.only("indexer_rope_interleave", true);
+  if (!f.is_reading()) return;
+  constexpr const char *kTypes = "indexer_types",
+                       *kShared = "layers that take what another one selected are not known";
+  if (f.has("index_topk_pattern")) f.refuse("index_topk_pattern", kShared);
+  if (!f.has(kTypes)) return f.only("index_topk_freq", int64_t(1));
+  if (!std::ranges::all_of(layers_that_are(f, c, kTypes, "full", "shared"), std::identity()))
+    f.refuse(kTypes, kShared);
+}
+
+constexpr NameRow kIndex[] = {
+    {"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b"},
+    {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk"},
+    {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm"},
+    {"layers.#.attention.index.weights", "model.layers.#.self_attn.indexer.weights_proj"},
+};
+constexpr NameRow kPairedIndex[] = {
+    {"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b", {.part = Part::index}},
+    {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk", {.part = Part::index}},
+    {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm", {.part = Part::index}},
+    {"layers.#.attention.index.weights", "model.layers.#.self_attn.indexer.weights_proj"},
+};
 constexpr NameRow kAttention[] = {
     {"layers.#.attention.query_down", "model.layers.#.self_attn.q_a_proj"},
     {"layers.#.attention.query_norm", "model.layers.#.self_attn.q_a_layernorm"},
@@ -102,6 +150,16 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
   };
   static const std::vector<NameRow> rows = rows_with(1), direct = rows_with(0);
   return c.query_rank > 0 ? rows : direct;
+}
+
+const std::vector<NameRow>& v32_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows = joined({std::span(kIndex), names({.query_rank = 1})});
+  return rows;
+}
+
+const std::vector<NameRow>& glm_dsa_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows = joined({std::span(kPairedIndex), names({.query_rank = 1})});
+  return rows;
 }
 
 const std::vector<NameRow>& mistral4_names(const ModelConfig& c) {
@@ -172,6 +230,20 @@ std::vector<HfFamily> hf_deepseek_families() {
            .fields = v3_fields,
            .names = names,
            .base = "model."},
+          {.family = "deepseek_v32",
+           .model_type = "deepseek_v32",
+           .architecture = "DeepseekV32ForCausalLM",
+           .fields = v32_fields,
+           .names = v32_names,
+           .base = "model.",
+           .mtp = kMtp},
+          {.family = "glm_moe_dsa",
+           .model_type = "glm_moe_dsa",
+           .architecture = "GlmMoeDsaForCausalLM",
+           .fields = glm_dsa_fields,
+           .names = glm_dsa_names,
+           .base = "model.",
+           .mtp = kMtp},
           {.family = "mistral4",
            .model_type = "mistral4",
            .architecture = "Mistral4ForCausalLM",
