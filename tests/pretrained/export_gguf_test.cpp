@@ -88,7 +88,7 @@ constexpr Architecture kArchitectures[] = {
     {"afmoe", "afmoe"},
     {"mimo_v2_flash", ""},
     {"deepseek_v32", ""},
-    {"glm_moe_dsa", ""},
+    {"glm_moe_dsa", "glm-dsa"},
     {"kimi_linear", "kimi-linear"},
     {"lfm2", "lfm2"},
     {"lfm2_moe", "lfm2moe"},

@@ -109,7 +109,7 @@ struct AttentionOp {
   KeySelection selection = {};
   Tensor q = {}, k = {}, v = {}, y = {}, lse = {};
 
-  // q[T, N, D], k[T, K, D], v[T, K, value D], or none where they lie in keys -> y[T, N, value D].
+  // q[T, N, D], k[T, K, D], v[T, K, value D], or none where they lie in keys -> y[T, N, value D]
   Tensor forward(Context& context, const Tensor& q_in, const Tensor& k_in, const Tensor& v_in);
   std::array<Tensor, 3> backward(Context& context, const Tensor& dy);
 

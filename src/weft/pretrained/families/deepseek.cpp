@@ -1,5 +1,6 @@
-// DeepSeek-V2 and V3 as Hugging Face saves them: latent attention, shared experts, groups of experts; and
-// GLM-4.7-Flash, which is built so too.
+// DeepSeek-V2, V3 and V3.2 as Hugging Face saves them: latent attention, shared experts, groups of experts, keys that
+// an index selects; and GLM-4.7-Flash and GLM-5, which are built so too.
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// DeepSeek-V2 and V3, and others with latent attention, GLM-4.7-Flash among them.
+// DeepSeek-V2 and V3, and others with latent attention, GLM-4.7-Flash among them; and GLM-5, whose rows select keys.
 #include "weft/pretrained/gguf_families/gguf_families.h"
 
 namespace weft {
@@ -26,6 +26,19 @@ void fields(GgufFields& f, ModelConfig& c) {
   gguf_router_field(f, c, f.from().has_router_bias ? RouterGate::sigmoid : RouterGate::softmax);
 }
 
+void glm_dsa_fields(GgufFields& f, ModelConfig& c) {
+  fields(f, c);
+  f.size("attention.indexer.head_count", c.index_heads);
+  f.size("attention.indexer.key_length", c.index_head_dim);
+  f.size("attention.indexer.top_k", c.index_topk);
+}
+
+constexpr NameRow kIndex[] = {
+    {"layers.#.attention.index.query", "blk.#.indexer.attn_q_b", {.part = Part::index}},
+    {"layers.#.attention.index.key", "blk.#.indexer.attn_k", {.part = Part::index}},
+    {"layers.#.attention.index.key_norm", "blk.#.indexer.k_norm", {.part = Part::index}},
+    {"layers.#.attention.index.weights", "blk.#.indexer.proj"},
+};
 constexpr NameRow kAttention[] = {
     {"layers.#.attention.query_down", "blk.#.attn_q_a"},
     {"layers.#.attention.query_norm", "blk.#.attn_q_a_norm"},
@@ -44,6 +57,11 @@ std::span<const NameRow> names(const ModelConfig& c) {
   };
   static const std::vector<NameRow> rows = rows_with(1), direct = rows_with(0);
   return c.query_rank > 0 ? rows : direct;
+}
+
+std::span<const NameRow> glm_dsa_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kIndex), names(c)});
+  return rows;
 }
 
 }  // namespace
@@ -78,7 +96,7 @@ std::span<const NameRow> gguf_latent_names(const ModelConfig& c) {
 std::vector<GgufFamily> gguf_deepseek_families() {
   using namespace gguf_deepseek;
 
-  return {{"deepseek2", "deepseek_v2", fields, names}};
+  return {{"deepseek2", "deepseek_v2", fields, names}, {"glm-dsa", "glm_moe_dsa", glm_dsa_fields, glm_dsa_names}};
 }
 
 }  // namespace weft
