@@ -68,9 +68,11 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     }
     if (m.state_rule == StateKind::kimi_delta && c.lora_rank == 0)
       m.kv_heads = 3, m.kv_rank = 5, m.rotary_dim = 2, m.value_dim = 3;
-    if (std::string_view(c.family) == "deepseek_v32") {
+    const bool shares_index = std::string_view(c.family) == "glm_moe_dsa";
+    if (std::string_view(c.family) == "deepseek_v32" || shares_index) {
       m.kv_heads = 3, m.kv_rank = 5, m.query_rank = 4, m.rotary_dim = 2, m.value_dim = 3;
       m.index_heads = 2, m.index_head_dim = 4, m.index_topk = 3;
+      if (shares_index) m.layers = 3, m.index_layers = {0, 2};
     }
     complete(m);
     return m;
@@ -184,6 +186,8 @@ constexpr DecoderCase kDecoderCases[] = {
     {"deepseek_v32", "deepseek_v32", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"deepseek_v32_dropout_recompute_later", "deepseek_v32", false, false, false, 0.2f, "swiglu", 1,
      WeightGrads::later, 0, 4},
+    {"glm_moe_dsa", "glm_moe_dsa", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"glm_moe_dsa_recompute_later", "glm_moe_dsa", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later},
     {"granite_hybrid", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,
      WeightGrads::later},

@@ -61,6 +61,7 @@ const ServingCase kServingCases[] = {
     {{"delta_tp2", state_config(), {.tp = 2}}},
     {{"kimi_tp2", kimi_config(), {.tp = 2}}},
     {{"sparse_tp2", sparse_config(), {.tp = 2}}},
+    {{"shared_index", shared_index_config(), {}}},
     {{"selective_tp2", selective_config(), {.tp = 2}}},
     {{"drafts", drafting_config(small_config()), {}}, {}, 2},
     {{"drafts_of_experts_pp2", drafting_config(experts_config()), {.pp = 2}}, {}, 3},

@@ -88,6 +88,18 @@ TEST(HfConfigTest, KeysOfPublishedFilesAreRead) {
   }
 }
 
+TEST(HfConfigTest, SomeLayersHaveAnIndex) {
+  nlohmann::json json = sample("glm_moe_dsa");
+  json["num_hidden_layers"] = 8;
+  EXPECT_TRUE(parse_hf_config(json.dump(), "x").model.index_layers.empty());
+  json["index_topk_freq"] = 3;
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 1, 4, 7}));
+  json["index_skip_topk_offset"] = 4;
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 1, 2, 3, 6}));
+  json["indexer_types"] = {"full", "shared", "shared", "full", "shared", "full", "full", "shared"};
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 3, 5, 6}));
+}
+
 // As Transformers writes them since it knows shapes layer by layer.
 TEST(HfConfigTest, ShapesOfLayersAreReadOneByOne) {
   nlohmann::json json = sample("gemma4");
@@ -240,9 +252,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"another_share_that_turns", "bamba", Json{{"attn_rotary_emb", 6}}, {"attn_rotary_emb", "half"}},
         Mistake{"selection_of_another_layer",
                 "glm_moe_dsa",
-                Json{{"indexer_types", {"full", "shared", "full"}}},
-                {"indexer_types", "another one selected"}},
-        Mistake{"selections_of_other_layers", "glm_moe_dsa", Json{{"index_topk_freq", 4}}, {"index_topk_freq"}},
+                Json{{"indexer_types", {"shared", "full", "full"}}},
+                {"indexer_types", "must be full"}},
+        Mistake{
+            "another_kind_of_index", "glm_moe_dsa", Json{{"indexer_types", {"full", "half", "full"}}}, {"not half"}},
+        Mistake{"index_pattern", "glm_moe_dsa", Json{{"index_topk_pattern", "FSF"}}, {"index_topk_pattern"}},
         Mistake{"no_index", "deepseek_v32", Json{{"index_n_heads", 0}}, {"index_n_heads"}},
         Mistake{"gates_with_biases", "afmoe", Json{{"attention_bias", true}}, {"attention_bias"}},
         Mistake{"unknown_layers",

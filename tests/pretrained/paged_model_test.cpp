@@ -51,6 +51,7 @@ constexpr PagedModel kModels[] = {
      [](ModelConfig& c) { c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16; }, kInt8, 0.06},
     {"sparse", "deepseek_v32", sparse},
     {"sparse_bf16", "deepseek_v32", sparse, {DType::bf16}, 0.5},
+    {"sparse_shared", "glm_moe_dsa", [](ModelConfig& c) { sparse(c), c.layers = 3, c.index_layers = {0}; }},
     {"latent_of_few_heads", "llama", [](ModelConfig& c) { c.kv_rank = 24, c.heads = 2, c.rotary_dim = 4; }},
     {"window_and_cap", "llama",
      [](ModelConfig& c) {

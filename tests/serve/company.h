@@ -111,6 +111,14 @@ inline ModelConfig sparse_config() {
   return m;
 }
 
+// The same, of whose layers the second and the third see what the first one selected.
+inline ModelConfig shared_index_config() {
+  ModelConfig m = sparse_config();
+  m.layers = 4, m.index_layers = {0, 3};
+  complete(m);
+  return m;
+}
+
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");

@@ -81,7 +81,7 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"cp2_bf16", small_config(), {.cp = 2}, DType::bf16}, OnMesh{"cp2_experts", expert_config(), {.cp = 2}},
         OnMesh{"cp2tp2", small_config(), {.cp = 2, .tp = 2}}, OnMesh{"pp2cp2", small_config(), {.pp = 2, .cp = 2}},
         OnMesh{"delta", state_config(), {}}, OnMesh{"selective_tp2", selective_config(), {.tp = 2}},
-        OnMesh{"kimi_pp2tp2", kimi_config(), {.pp = 2, .tp = 2}}, OnMesh{"sparse_pp2", sparse_config(), {.pp = 2}},
+        OnMesh{"kimi_pp2tp2", kimi_config(), {.pp = 2, .tp = 2}}, OnMesh{"shared_index", shared_index_config(), {}},
         OnMesh{"beside_tp2", beside_config(), {.tp = 2}}, OnMesh{"pre_norm_pp2", pre_norm_config(), {.pp = 2}},
         OnMesh{"narrow_values_tp2", narrow_values_config(), {.tp = 2}}, OnMesh{"conv_tp2", conv_config(), {.tp = 2}},
         OnMesh{"single_pp2", single_config(), {.pp = 2}}, OnMesh{"heads_that_differ", gemma4_config(false), {}},

@@ -31,6 +31,12 @@ ModelConfig sparse_config() {
   complete(m);
   return m;
 }
+ModelConfig shared_index_config() {
+  ModelConfig m = sparse_config();
+  m.index_layers = {0};
+  complete(m);
+  return m;
+}
 // Many sequences in blocks of one token, so that a step takes more than one message.
 std::vector<float> logits_of_a_long_step(const MeshShape& mesh) {
   std::vector<float> result;
@@ -132,6 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Cached{"cp4", config_with(2), {.cp = 4}}, Cached{"cp2tp2", config_with(2), {.cp = 2, .tp = 2}},
                     Cached{"latent", latent_config(), {}}, Cached{"latent_tp2", latent_config(), {.tp = 2}},
                     Cached{"sparse_tp2", sparse_config(), {.tp = 2}},
+                    Cached{"shared_index", shared_index_config(), {}},
                     Cached{"sparse_int8", sparse_config(), {}, RowFormat::of(RowCodes::int8)},
                     Cached{"bf16", config_with(2), {}, {DType::bf16}},
                     Cached{"int8", config_with(2), {}, RowFormat::of(RowCodes::int8)},

@@ -203,6 +203,9 @@ const MeshCase kSparseCases[] = {
      .recompute = {RecomputePolicy::What::block}},
     {.family = "deepseek_v32", .shape = {.shard = 2}, .recompute = {RecomputePolicy::What::attention}, .mtp = true},
     {.family = "deepseek_v32", .shape = {.tp = 2}, .lora = kOutputLora},
+    {.family = "glm_moe_dsa", .shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .accumulation = 2},
+    {.family = "glm_moe_dsa", .shape = {.tp = 2}, .recompute = {RecomputePolicy::What::block}},
+    {.family = "glm_moe_dsa", .shape = {.shard = 2}, .recompute = {RecomputePolicy::What::attention}},
 };
 
 const LoraConfig kConvLora{.rank = 3,

@@ -117,10 +117,11 @@ inline Recipe recipe_of(const MeshCase& c) {
     if (c.shared_keys) m.layer_inputs = 10, m.shared_kv_layers = 2, m.shared_kv_ffn = 72;
     complete(m);
   }
-  if (r.model.family == "deepseek_v32") {
+  if (r.model.family == "deepseek_v32" || r.model.family == "glm_moe_dsa") {
     ModelConfig& m = r.model;
     m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.query_rank = 16, m.rotary_dim = 4, m.value_dim = 10;
     m.index_heads = 4, m.index_head_dim = 8, m.index_topk = 5;
+    if (m.family == "glm_moe_dsa") m.index_layers = {0, 2};
     complete(m);
   }
   if (r.model.family == "mimo_v2_flash") {

@@ -72,9 +72,9 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .init_std = c.init_std,
           .output_init_std = output_init_std(c),
           .lora = c.lora,
-          .index_heads = c.index_heads,
+          .index_heads = c.has_index(layer) ? c.index_heads : 0,
           .index_head_dim = c.index_head_dim,
-          .index_topk = c.index_topk};
+          .index_topk = c.selects_keys() ? c.index_topk : 0};
 }
 
 RecurrentScales state_scales(const ModelConfig& c) {
@@ -213,11 +213,16 @@ Residual Block::operator()(const Residual& in, const Pass& pass, RecomputePolicy
   if (gives_keys_ && recomputed != What::nothing)
     recomputed = recomputed == What::attention ? What::nothing : What::mlp;
   if (in.x.context->tape && recomputed == What::block) {
+    const auto& selected = others.selected;
     if (!others.input && !others.keys)
-      return {recompute([this, &pass](const Var& x) { return (*this)({x}, pass, What::nothing).sum(); }, in.sum())};
-    const auto again = [this, &pass](const Var& x, const Var& input, const Var& keys, const Var& values) {
+      return {recompute(
+          [this, &pass, selected](const Var& x) {
+            return (*this)({x}, pass, What::nothing, nullptr, {.selected = selected}).sum();
+          },
+          in.sum())};
+    const auto again = [this, &pass, selected](const Var& x, const Var& input, const Var& keys, const Var& values) {
       KeysAndValues given{keys, values};
-      return (*this)({x}, pass, What::nothing, nullptr, {input, keys ? &given : nullptr}).sum();
+      return (*this)({x}, pass, What::nothing, nullptr, {input, keys ? &given : nullptr, selected}).sum();
     };
     const KeysAndValues theirs = others.keys ? *others.keys : KeysAndValues();
     return {recompute(again, in.sum(), others.input, theirs.keys, theirs.values)};
@@ -235,12 +240,15 @@ Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy
   const bool has_tape = in.x.context->tape != nullptr;
   const auto given = [wanted](const Var& rows) { return wanted ? wanted->of(rows) : rows; };
   const auto attention = [&](const Var& x) {
-    if (!has_tape || recomputed != What::attention) return attend(x, pass, wanted, others.keys);
+    if (!has_tape || recomputed != What::attention) return attend(x, pass, wanted, others);
+    const auto& selected = others.selected;
     if (!others.keys)
-      return recompute([this, &pass](const Var& again) { return attend(again, pass, nullptr, nullptr); }, x);
-    const auto again = [this, &pass](const Var& normed, const Var& keys, const Var& values) {
+      return recompute(
+          [this, &pass, selected](const Var& again) { return attend(again, pass, nullptr, {.selected = selected}); },
+          x);
+    const auto again = [this, &pass, selected](const Var& normed, const Var& keys, const Var& values) {
       KeysAndValues theirs{keys, values};
-      return attend(normed, pass, nullptr, &theirs);
+      return attend(normed, pass, nullptr, {.keys = &theirs, .selected = selected});
     };
     return recompute(again, x, others.keys->keys, others.keys->values);
   };

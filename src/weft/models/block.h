@@ -1,6 +1,7 @@
 // Block: one layer of a decoder: attention, or what stands in its place or beside it, then a feed-forward part, and
 // the norms around them; or one of the two parts alone.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,8 @@ namespace weft {
 struct FromOtherLayers {
   Var input = {};                 // LayerInputs', of the rows that the layer gives
   KeysAndValues* keys = nullptr;  // see Attention
+  // See LatentAttention; outlives the tape, for layers that are recomputed.
+  std::shared_ptr<LatentAttention::Selected> selected = {};
 };
 
 class Block {
@@ -64,18 +67,19 @@ class Block {
     if (before) visit(*before);
     if (after) visit(*after);
   }
-  Var attend(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
-    if (!recurrent_ && !conv_) return attend_only(x, pass, wanted, keys);
+  Var attend(const Var& x, const Pass& pass, const WantedRows* wanted, const FromOtherLayers& others) {
+    if (!recurrent_ && !conv_) return attend_only(x, pass, wanted, others);
     if (!attention_) return remember(x, pass, wanted);
     // As of feed_forward, gradients of both meet here.
     const Var both = reshape(x, x.value.shape());
-    return remember(both, pass, wanted) + attend_only(both, pass, wanted, keys);
+    return remember(both, pass, wanted) + attend_only(both, pass, wanted, others);
   }
   Var remember(const Var& x, const Pass& pass, const WantedRows* wanted) {
     return scaled(recurrent_ ? (*recurrent_)(x, pass, wanted) : (*conv_)(x, pass, wanted), state_scale_);
   }
-  Var attend_only(const Var& x, const Pass& pass, const WantedRows* wanted, KeysAndValues* keys) {
-    const Var y = latent_attention_ ? (*latent_attention_)(x, pass, wanted) : (*attention_)(x, pass, wanted, keys);
+  Var attend_only(const Var& x, const Pass& pass, const WantedRows* wanted, const FromOtherLayers& others) {
+    const Var y = latent_attention_ ? (*latent_attention_)(x, pass, wanted, others.selected.get())
+                                    : (*attention_)(x, pass, wanted, others.keys);
     return scaled(y, attention_scale_);
   }
   // x: normalised; where both stand side by side, the residual stream.

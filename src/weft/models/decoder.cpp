@@ -109,7 +109,8 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
     if (layer_inputs_) inputs = (*layer_inputs_)(embedded, pass, dtype_);
     x = {brackets.leave(group++, embedded)};
   }
-  std::array<KeysAndValues, 2> shared;  // of global layers, and of local ones
+  std::array<KeysAndValues, 2> shared;                  // of global layers, and of local ones
+  std::shared_ptr<LatentAttention::Selected> selected;  // by the last layer with an index
   const WantedRows* const wanted = final_norm_ ? pass.wanted : nullptr;
   const Pass* here = &pass;
   for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -120,10 +121,13 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
       x = {wanted->of(x.sum())}, here = &wanted->pass();
     const bool has_wanted = here != &pass;
     const bool is_shared = config_.shares_keys(layer) || config_.gives_keys(layer);
+    if (!config_.index_layers.empty() && config_.has_index(layer))
+      selected = std::make_shared<LatentAttention::Selected>();
     const FromOtherLayers others{.input = inputs.empty() ? Var()
                                           : has_wanted   ? wanted->of(inputs[i])
                                                          : inputs[i],
-                                 .keys = is_shared ? &shared[config_.is_local(layer)] : nullptr};
+                                 .keys = is_shared ? &shared[config_.is_local(layer)] : nullptr,
+                                 .selected = selected};
     x = (*blocks_[i])(x, *here, recompute_.of(layer), i + 1 == blocks_.size() && !has_wanted ? wanted : nullptr,
                       others);
     x.last() = brackets.leave(group++, x.last());

@@ -261,6 +261,10 @@ void complete_shared_keys(ModelConfig& c) {
 
 void complete_index(ModelConfig& c) {
   if (c.index_heads == 0) return;
+  require_layers("index_layers", c.index_layers, c.layers);
+  if (int64_t(c.index_layers.size()) == c.layers) c.index_layers.clear();
+  if (!c.index_layers.empty() && c.index_layers[0] != 0)
+    throw UsageError("model.index_layers: the first layer has none before it: name 0, too");
   if (!c.is_latent() || c.query_rank == 0)
     throw UsageError(
         "model.index_heads = {}: keys are selected by the latents of queries: write model.kv_rank and query_rank, or "
@@ -442,7 +446,7 @@ bool ModelConfig::gives_keys(int64_t layer) const {
 ModelConfig ModelConfig::mtp_block() const {
   ModelConfig c = *this;
   c.attention_every = c.window = c.unrotated_every = 0;
-  c.attention_layers.clear(), c.expert_layers.clear();
+  c.attention_layers.clear(), c.expert_layers.clear(), c.index_layers.clear();
   c.state_beside_attention = c.state_pre_norm = false;
   c.lora = {};
   return c;

@@ -144,6 +144,9 @@ struct ModelConfig {
   // Sparse attention over latents (DeepSeek-AI, "DeepSeek-V3.2", 2025): a row sees the index_topk keys that an index
   // of small heads scores highest (nn/indexer.h); 0 heads: all.
   int64_t index_heads = 0, index_head_dim = 128, index_topk = 2048;
+  // Layers with an index, the first among them; the others see what the last of these before them selected. Empty:
+  // all have one.
+  std::vector<int64_t> index_layers;
 
   // States in place of keys and values: heads that remember in a matrix each, [state_key_dim, state_value_dim],
   // behind convolutions over the last tokens; or convolutions alone, which have no heads.
@@ -219,6 +222,9 @@ struct ModelConfig {
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
   bool is_latent() const { return kv_rank > 0; }
   bool selects_keys() const { return index_heads > 0; }
+  bool has_index(int64_t layer) const {
+    return selects_keys() && (index_layers.empty() || stands_in(index_layers, layer));
+  }
   bool has_states() const { return attention_every > 0; }
   bool has_delta_rule() const { return state_rule == StateKind::delta || state_rule == StateKind::kimi_delta; }
   bool is_recurrent(int64_t layer) const {
@@ -248,7 +254,7 @@ struct ModelConfig {
   // The layer to whose keys and values this one attends: itself, or an earlier one; -1 where there is none.
   int64_t keys_of(int64_t layer) const;
   // What a layer has of others is not sent from stage to stage of a pipeline.
-  bool stands_on_one_stage() const { return shared_kv_layers > 0 || layer_inputs > 0; }
+  bool stands_on_one_stage() const { return shared_kv_layers > 0 || layer_inputs > 0 || !index_layers.empty(); }
   // Whether others attend to its keys.
   bool gives_keys(int64_t layer) const;
   int64_t ffn_of(int64_t layer) const { return shared_kv_ffn && shares_keys(layer) ? shared_kv_ffn : ffn; }

@@ -25,8 +25,8 @@ struct Count {
 };
 
 // With weight and bias of the norm of keys.
-Count index_params(const ModelConfig& c) {
-  if (!c.selects_keys()) return 0;
+Count index_params(const ModelConfig& c, int64_t layer) {
+  if (!c.has_index(layer)) return 0;
   return Count(c.query_rank) * c.index_heads * c.index_head_dim +
          Count(c.hidden) * (c.index_head_dim + c.index_heads) + 2 * c.index_head_dim;
 }
@@ -40,7 +40,7 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
     sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
     if (c.has_qkv_bias()) sum = sum + c.query_rank + c.kv_rank + c.rotary_dim;
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
-           Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim()) + index_params(c);
+           Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim()) + index_params(c, layer);
   }
   const bool has_norms = c.has_qk_norm(layer) && c.qk_norm_weight;
   const Count values = Count(c.kv_heads_of(layer)) * value_dim, gates = Count(c.heads) * value_dim;
@@ -206,8 +206,8 @@ struct LayerWork {
 };
 
 // Where texts are so long that rows do not see all of their keys.
-double index_work(const ModelConfig& c, int64_t seq_len) {
-  if (!c.selects_keys() || seq_len <= c.index_topk) return 0;
+double index_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
+  if (!c.has_index(layer) || seq_len <= c.index_topk) return 0;
   const double heads = double(c.index_heads), dim = double(c.index_head_dim);
   return double(c.query_rank) * heads * dim + double(c.hidden) * (heads + dim) +
          heads * dim * (double(seq_len) + 1) / 2;
@@ -275,7 +275,7 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   return {projections(c, layer) + all_scores,
           (c.is_gated ? 3 : 2) * (h * double(width) + double(c.expert_dim()) * double(chosen)) + inputs +
               (is_sparse ? h * double(c.experts + 2 * c.expert_latent_dim + (c.shared_gate ? 1 : 0)) : 0),
-          all_scores, c.attends(layer) ? index_work(c, seq_len) : 0};
+          all_scores, c.attends(layer) ? index_work(c, layer, seq_len) : 0};
 }
 
 }  // namespace

@@ -156,6 +156,7 @@ class ModelFields {
     v.number("index_heads", c.index_heads);
     v.begin_group("index_heads", c.index_heads > 0);
     v.number("index_head_dim", c.index_head_dim), v.number("index_topk", c.index_topk);
+    layers("index_layers", c.index_layers);
     v.end_group();
     v.number("attention_every", c.attention_every);
     v.flag("state_beside_attention", c.state_beside_attention);

@@ -44,12 +44,13 @@ Indexer::Index Indexer::operator()(const Given& in) {
   const auto [q, keys] =
       rope_ ? apply(*in.all.context, RopeOp{*rope_, {in.asked_positions, in.all_positions}}, queries, own_keys)
             : std::array{queries, own_keys};
-  return {{.most = config_.most, .q = q.value, .weights = weights_(in.asked).value, .key_bits = {}}, keys};
+  return {{.most = config_.most, .q = q.value, .weights = weights_(in.asked).value, .selected = {}, .key_bits = {}},
+          keys};
 }
 
 // Each key is a block of its own.
 Tensor Indexer::mark(Context& context, const Index& index, std::span<const AttentionSpan> spans) {
-  const auto& [most, q, weights, bits] = index.selection;
+  const KeySelection& by = index.selection;
   const Tensor& keys = index.keys.value;
   std::vector<int32_t> blocks(size_t(keys.dim(0)));
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -59,14 +60,14 @@ Tensor Indexer::mark(Context& context, const Index& index, std::span<const Atten
                          .q_end = s.q_end,
                          .num_keys = s.k_end - s.k_begin,
                          .blocks = blocks.data() + s.k_begin});
-  const Tensor selected = context.empty(DType::i32, {q.dim(0), most});
+  const Tensor selected = context.empty(DType::i32, {by.q.dim(0), by.most});
   context.kernels.select_keys(context.stream, {.selected = selected,
-                                               .q = q,
-                                               .weights = weights,
+                                               .q = by.q,
+                                               .weights = by.weights,
                                                .keys = keys.reshape({keys.dim(0), 1, 1, keys.dim(2)}),
                                                .sequences = sequences.data(),
                                                .num_sequences = int(sequences.size())});
-  const Tensor marks = context.empty(DType::i32, {q.dim(0), ceil_div(keys.dim(0), 32)});
+  const Tensor marks = context.empty(DType::i32, {by.q.dim(0), ceil_div(keys.dim(0), 32)});
   context.kernels.mark_keys(context.stream, marks, selected);
   return marks;
 }

@@ -24,7 +24,6 @@ class Indexer {
  public:
   Indexer(const std::string& name, const IndexerConfig& config, const RopeTable* rope, const Partition& partition);
 
-  int64_t most() const { return config_.most; }
   // Of rows whose results are asked for: x[rows, H] and the latents of their queries; and of all rows, x[T, H].
   struct Given {
     const Var &asked, &latents, &all;

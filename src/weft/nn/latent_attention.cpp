@@ -155,19 +155,20 @@ Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Va
 }
 
 bool LatentAttention::selects(const Pass& pass) const {
-  if (!indexer_) return false;
+  const int64_t most = config_.index_topk;
+  if (most == 0) return false;
   const std::span spans(pass.attention.spans, size_t(pass.attention.num_spans));
-  const auto is_long = [&](const AttentionSpan& s) { return s.k_end - s.k_begin > indexer_->most(); };
+  const auto is_long = [most](const AttentionSpan& s) { return s.k_end - s.k_begin > most; };
   if (!pass.context_plan) return std::ranges::any_of(spans, is_long);
-  if (pass.seq_len > indexer_->most())
+  if (pass.seq_len > most)
     throw UsageError(
         "model.index_topk = {}: ranks that share texts (cp) do not select keys among those of each other: write "
         "shorter texts, or leave cp out",
-        indexer_->most());
+        most);
   return false;
 }
 
-Var LatentAttention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted) {
+Var LatentAttention::operator()(const Var& residual, const Pass& pass, const WantedRows* wanted, Selected* selected) {
   const Pass& asked = wanted ? wanted->pass() : pass;
   const int64_t tokens = pass.num_tokens, heads = heads_.count;
   Context& context = *residual.context;
@@ -180,8 +181,7 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
                                        queries, shared_keys)
                                : std::array{queries, shared_keys};
   const bool keeps_past = asked.attention.cache || asked.attention.paged;
-  Indexer::Index index;
-  KeySelection selection;
+  Indexer::Index index{.selection = {.most = config_.index_topk}, .keys = {}};
   if (indexer_ && (keeps_past || selects(asked))) {
     const WithoutTape untaped(context);
     index = (*indexer_)({.asked = wanted ? wanted->of(x) : x,
@@ -190,10 +190,15 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
                          .asked_positions = asked.attention.positions,
                          .all_positions = pass.attention.positions});
     const std::span spans(pass.attention.spans, size_t(pass.attention.num_spans));
-    if (!keeps_past) selection.key_bits = Indexer::mark(context, index, spans);
+    if (!keeps_past) index.selection.key_bits = Indexer::mark(context, index, spans);
+    if (selected) *selected = {{}, index.selection.key_bits}, index.selection.found = &selected->list;
+  } else if (config_.index_topk > 0 && selected) {
+    const Tensor& list = selected->list;
+    index.selection.selected = wanted && list ? wanted->of(Var{list, &context}).value : list;
+    index.selection.key_bits = selected->bits;
   }
   const Var y = keeps_past ? attend_to_latents(q, in.latent, rotary, asked, index)
-                           : attend_with_heads(q, in.latent, rotary, asked, selection);
+                           : attend_with_heads(q, in.latent, rotary, asked, {.key_bits = index.selection.key_bits});
   const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.value_dim}), asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
 }

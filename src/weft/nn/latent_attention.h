@@ -29,7 +29,8 @@ struct LatentAttentionConfig {
   float norm_eps = 1e-6f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};  // of the output
-  // Sparse attention: rows see the keys that an index selects, `index_topk` of them; without heads, all.
+  // Sparse attention: rows see the keys that an index selects, `index_topk` of them; 0: all. Without heads the index
+  // is another layer's.
   int64_t index_heads = 0, index_head_dim = 0, index_topk = 0;
 };
 
@@ -39,8 +40,16 @@ class LatentAttention {
   LatentAttention(const std::string& name, int layer, const LatentAttentionConfig& config, const RopeTable* rope,
                   const Partition& partition);
 
+  // What rows of a pass selected, for layers that have no index: a list where a past is kept, bits elsewhere, neither
+  // where all rows see all keys.
+  struct Selected {
+    Tensor list, bits;
+  };
+
   // x[rows, H] of the residual stream -> [rows, H], without the residual; where `wanted` is given, of these rows.
-  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr);
+  // selected: what another layer selected, where this one has no index; else, unless it is null, takes what this one
+  // selects.
+  Var operator()(const Var& x, const Pass& pass, const WantedRows* wanted = nullptr, Selected* selected = nullptr);
 
   void each_param(auto&& visit) {
     if (query_down_) query_down_->each_param(visit), query_norm_->each_param(visit);

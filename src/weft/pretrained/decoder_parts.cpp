@@ -36,8 +36,8 @@ std::vector<DecoderPart> decoder_parts(const ModelConfig& m, int64_t seq_len, co
   const int stages = shape.num_stages();
   if (stages > 1 && m.stands_on_one_stage())
     throw UsageError(
-        "mesh.pp = {}: layers of this model have inputs from the embedding, or keys of other layers, and stand on "
-        "one stage: leave pp out",
+        "mesh.pp = {}: layers of this model have inputs from the embedding, or keys or a choice of keys of other "
+        "layers, and stand on one stage: leave pp out",
         shape.num_ranks);
   const double head = 6 * double(m.hidden) * double(m.vocab) + m.mtp_flops_per_token(seq_len);
   std::vector<double> layers;

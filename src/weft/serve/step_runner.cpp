@@ -17,7 +17,7 @@ int64_t cache_bytes_of_token(const ModelConfig& c, const MeshShape& mesh, const 
         c.attention_every, c.layers);
   const auto bytes_of = [&](const ModelConfig& of, int64_t layer) {
     if (of.is_latent()) {  // of all heads, on every rank
-      const int64_t index = of.selects_keys() ? format.bytes(of.index_head_dim) : 0;
+      const int64_t index = of.has_index(layer) ? format.bytes(of.index_head_dim) : 0;
       return mesh.tp * (format.bytes(of.kv_rank + of.rotary_dim) + index);
     }
     const int64_t dim = of.head_dim_of(layer), value_dim = of.values_dim(layer), heads = of.kv_heads_of(layer);

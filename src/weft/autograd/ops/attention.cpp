@@ -119,6 +119,8 @@ void AttentionOp::attend_to_pool(Context& context, std::span<const PagedSequence
       std::ranges::all_of(sequences, [&](const PagedSequence& s) { return s.num_keys <= selection.most; }))
     return attend_to_blocks(context, rule, sinks, sequences, codes, y, q, keys,
                             rule.values_in_keys > 0 ? Tensor() : values);
+  if (selection.selected)
+    return attend_to_blocks(context, rule, sinks, sequences, codes, y, q, keys, {}, selection.selected);
   const Tensor selected = context.empty(DType::i32, {q.dim(0), selection.most});
   context.kernels.select_keys(context.stream, {.selected = selected,
                                                .q = selection.q,
@@ -128,6 +130,7 @@ void AttentionOp::attend_to_pool(Context& context, std::span<const PagedSequence
                                                .sequences = sequences.data(),
                                                .num_sequences = int(sequences.size())});
   attend_to_blocks(context, rule, sinks, sequences, codes, y, q, keys, {}, selected);
+  if (selection.found) *selection.found = selected;
 }
 
 std::array<Tensor, 3> AttentionOp::backward(Context& context, const Tensor& dy) {

@@ -96,7 +96,9 @@ struct KeySelection {
   // Where a past is kept, see SelectKeysArgs; what is selected by is kept in the place of values, which are in the
   // keys.
   Tensor q, weights;
-  Tensor key_bits;  // elsewhere, see AttentionArgs; empty: all keys
+  Tensor selected;          // instead of q and weights: what another layer selected
+  Tensor* found = nullptr;  // where what is selected is left, if anything is; optional
+  Tensor key_bits;          // elsewhere, see AttentionArgs; empty: all keys
 };
 
 struct AttentionOp {

@@ -1,7 +1,6 @@
 // DeepSeek-V2, V3 and V3.2 as Hugging Face saves them: latent attention, shared experts, groups of experts, keys that
 // an index selects; and GLM-4.7-Flash and GLM-5, which are built so too.
 #include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
@@ -85,6 +84,30 @@ void v32_fields(HfFields& f, ModelConfig& c) {
   f.only("topk_method", "noaux_tc");
   sparse_layers_fields(f, c, 3);
   index_fields(f, c, 64);
+  if (!c.index_layers.empty()) f.refuse("index_layers", "all layers of models of this kind have an index");
+}
+
+// Layers with an index of their own ("full") and those that see what the last of them selected; in files without
+// names every n-th behind the first ones.
+void index_layers_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kTypes = "indexer_types", *kPattern = "index_topk_pattern";
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i) types.push_back(c.has_index(i) ? "full" : "shared");
+    return;
+  }
+  int64_t every = 1, offset = 2;
+  f.size("index_topk_freq", every, 1), f.size("index_skip_topk_offset", offset, 2);
+  if (f.has(kPattern)) f.refuse(kPattern, "write indexer_types, a name to each layer");
+  std::vector<bool> have;
+  for (int64_t i = 0; i < c.layers; ++i)
+    have.push_back(std::max<int64_t>(i - offset + 1, 0) % std::max<int64_t>(every, 1) == 0);
+  if (f.has(kTypes)) have = layers_that_are(f, c, kTypes, "full", "shared");
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (have[size_t(i)]) c.index_layers.push_back(i);
+  if (c.index_layers.empty() || c.index_layers[0] != 0)
+    f.refuse(kTypes, "the first layer has no other before it: it must be full");
+  if (int64_t(c.index_layers.size()) == c.layers) c.index_layers.clear();
 }
 
 void glm_dsa_fields(HfFields& f, ModelConfig& c) {
@@ -95,13 +118,7 @@ void glm_dsa_fields(HfFields& f, ModelConfig& c) {
   sparse_layers_fields(f, c, 3);
   index_fields(f, c, 32);
   f.only("indexer_rope_interleave", true);
-  if (!f.is_reading()) return;
-  constexpr const char *kTypes = "indexer_types",
-                       *kShared = "layers that take what another one selected are not known";
-  if (f.has("index_topk_pattern")) f.refuse("index_topk_pattern", kShared);
-  if (!f.has(kTypes)) return f.only("index_topk_freq", int64_t(1));
-  if (!std::ranges::all_of(layers_that_are(f, c, kTypes, "full", "shared"), std::identity()))
-    f.refuse(kTypes, kShared);
+  index_layers_fields(f, c);
 }
 
 constexpr NameRow kIndex[] = {

@@ -31,6 +31,7 @@ void glm_dsa_fields(GgufFields& f, ModelConfig& c) {
   f.size("attention.indexer.head_count", c.index_heads);
   f.size("attention.indexer.key_length", c.index_head_dim);
   f.size("attention.indexer.top_k", c.index_topk);
+  if (!c.index_layers.empty()) throw Error("files of this kind have an index in every layer");
 }
 
 constexpr NameRow kIndex[] = {
