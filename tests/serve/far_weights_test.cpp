@@ -106,7 +106,12 @@ TEST(FarLayersTest, AnEngineEndsWhenTheyComeNoMore) {
                              EXPECT_EQ(ask(engine, greedy({1, 2}, 3)).get().finish.reason, FinishReason::length);
                              ASSERT_EQ(cut_files_of(folder.path()), 1);
                              failed = ask(engine, greedy({1, 2}, 20)).get();
-                             EXPECT_THROW(ask(engine, greedy({1, 2}, 3)), Busy);
+                             try {
+                               ask(engine, greedy({1, 2}, 3));
+                               ADD_FAILURE() << "it takes more";
+                             } catch (const Busy& e) {
+                               EXPECT_NE(std::string_view(e.what()).find("cannot read"), std::string_view::npos);
+                             }
                            }),
                Error);
   EXPECT_EQ(failed.finish.reason, FinishReason::error);

@@ -39,7 +39,7 @@ std::vector<std::string> ContinuousEngine::adapters() const {
 void ContinuousEngine::load_adapter(const std::string& name, const std::string& folder, Told told) {
   if (!runner_.takes_adapters()) throw Unsupported("this engine takes no adapters");
   const std::lock_guard lock(mutex_);
-  if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", 1);
+  check_open();
   if (find_adapter(Adapter::State::ready, &name) || find_adapter(Adapter::State::loading, &name))
     throw UsageError("there is an adapter {} already: unload it first", name);
   if (int64_t(adapters_.size()) >= options_.most_adapters)

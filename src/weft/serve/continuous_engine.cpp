@@ -108,12 +108,16 @@ void ContinuousEngine::check_request(const Request& r) const {
   check_first_choice(r, limits_.vocab);
 }
 
+void ContinuousEngine::check_open() const {
+  if (!failure_.empty()) throw Busy(failure_, kSoon);
+  if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kSoon);
+}
+
 RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink> sink) {
   check_request(request);
-  constexpr double kRetryAfter = 1;
   const std::lock_guard lock(mutex_);
-  if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kRetryAfter);
-  if (int64_t(num_open_) >= limits_.max_open()) throw Busy("the queue is full; try again soon", kRetryAfter);
+  check_open();
+  if (int64_t(num_open_) >= limits_.max_open()) throw Busy("the queue is full; try again soon", kSoon);
   const int32_t adapter = adapter_number(request.adapter);
   if (request.kind == Request::Kind::embed) request.max_tokens = 0;
   request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));
@@ -418,11 +422,12 @@ void ContinuousEngine::end_all(FinishReason reason, const std::string& error) {
   {
     const std::lock_guard lock(mutex_);
     is_stopped_ = true;
+    failure_ = error;
     rest.swap(incoming_);
     adapters.swap(adapters_);
   }
   for (const Adapter& a : adapters)
-    if (a.state == Adapter::State::loading) a.told("the server is shutting down");
+    if (a.state == Adapter::State::loading) a.told(error.empty() ? "the server is shutting down" : error);
   while (Sequence* s = scheduler_.any()) end(*s, {.reason = reason, .error = error});
   computed_.parts.clear();
   const size_t count = rest.size();

@@ -115,6 +115,7 @@ class ContinuousEngine : public Engine {
   void end(Sequence& s, Finish finish);
   void publish();
   void end_all(FinishReason reason, const std::string& error);
+  void check_open() const;  // with the lock; throws Busy where nothing more is taken
 
   ForwardModel& model_;
   const ContinuousOptions options_;
@@ -147,9 +148,12 @@ class ContinuousEngine : public Engine {
   RequestId last_id_ = 0;
   std::deque<Adapter> adapters_;
   int32_t last_adapter_ = 0;
-  size_t num_open_ = 0;  // submitted and not told how they finished
+  size_t num_open_ = 0;               // submitted and not told how they finished
+  static constexpr double kSoon = 1;  // seconds in which to ask again
+
   bool is_draining_ = false, is_stopped_ = false, cancels_all_ = false;
-  EngineStats stats_;  // as of the last step; `waiting` without those that are incoming
+  std::string failure_;  // why it has ended, where that was a mistake
+  EngineStats stats_;    // as of the last step; `waiting` without those that are incoming
 };
 
 }  // namespace weft
