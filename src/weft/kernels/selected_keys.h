@@ -12,6 +12,11 @@ namespace weft {
 // Of its sequence's keys, those up to a row's own.
 inline int64_t keys_up_to(const PagedSequence& s, int64_t row) { return s.num_keys - (s.q_end - 1 - row); }
 
+// Which row of the pool has key j of a sequence.
+inline int64_t pool_row(const PagedSequence& s, int64_t j, int64_t block_tokens) {
+  return s.blocks[j / block_tokens] * block_tokens + j % block_tokens;
+}
+
 // Ascends with x, but for numbers that are none, which stand at both ends.
 inline uint32_t rank_of(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
@@ -21,8 +26,7 @@ inline uint32_t rank_of(float x) {
 // Where all of a row's keys are selected.
 inline void select_all(const SelectKeysArgs& args, const PagedSequence& s, int64_t row, int32_t* selected) {
   const int64_t most = args.selected.dim(1), count = keys_up_to(s, row), block_tokens = args.keys.dim(1);
-  for (int64_t j = 0; j < count; ++j)
-    selected[j] = int32_t(s.blocks[j / block_tokens] * block_tokens + j % block_tokens);
+  for (int64_t j = 0; j < count; ++j) selected[j] = int32_t(pool_row(s, j, block_tokens));
   std::fill(selected + count, selected + most, -1);
 }
 

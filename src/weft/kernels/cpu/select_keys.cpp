@@ -74,7 +74,7 @@ struct GatheredKeys {
                   row_bytes = int64_t(args.keys.bytes()) / (args.keys.dim(0) * block_tokens);
     T* const to = keys.data<T>() + at * dim;
     for (int64_t j = 0; j < count; ++j) {
-      const int64_t key = first + at + j, row = s.blocks[key / block_tokens] * block_tokens + key % block_tokens;
+      const int64_t row = pool_row(s, first + at + j, block_tokens);
       copy_key(args, static_cast<const std::byte*>(args.keys.raw()) + row * row_bytes, to + j * dim, dim, at + j);
     }
     std::fill(to + count * dim, to + kPieceKeys * dim, T());
@@ -162,8 +162,7 @@ class Selection {
         }
         auto* const ranks = reinterpret_cast<uint32_t*>(stream_.scratch(worker, size_t(room_) * sizeof(uint32_t)));
         select_highest(scores(i), keys, most_, ranks, places);
-        for (int64_t j = 0; j < most_; ++j)
-          places[j] = int32_t(s.blocks[places[j] / block_tokens] * block_tokens + places[j] % block_tokens);
+        for (int64_t j = 0; j < most_; ++j) places[j] = int32_t(pool_row(s, places[j], block_tokens));
       }
     });
   }

@@ -157,9 +157,9 @@ void attention_sinks_backward(Stream& stream, const Tensor& dsinks, const Tensor
 
 // Of rows that see at most so many keys.
 double selected_pairs(const PagedSequence& s, int64_t most) {
-  double pairs = 0;
-  for (int64_t row = s.q_begin; row < s.q_end; ++row) pairs += double(std::min(keys_up_to(s, row), most));
-  return pairs;
+  const int64_t rows = s.q_end - s.q_begin, first = keys_up_to(s, s.q_begin);
+  const int64_t see_all = std::clamp<int64_t>(most - first + 1, 0, rows);
+  return double(see_all) * double(2 * first + see_all - 1) / 2 + double(rows - see_all) * double(most);
 }
 
 void paged_attention(Stream& stream, const PagedAttentionArgs& args) {

@@ -52,7 +52,7 @@ std::vector<double> gather(const std::vector<double>& pool, int64_t block_tokens
                            int64_t dim, const PagedSequence& s) {
   std::vector<double> rows;
   for (int64_t j = 0; j < s.num_keys; ++j) {
-    const int64_t row = s.blocks[j / block_tokens] * block_tokens + j % block_tokens;
+    const int64_t row = pool_row(s, j, block_tokens);
     for (auto head = pool.begin() + row * heads * width; head < pool.begin() + (row + 1) * heads * width;
          head += width)
       rows.insert(rows.end(), head, head + dim);
@@ -125,9 +125,7 @@ void select_keys(Stream&, const SelectKeysArgs& args) {
       int32_t* const selected = args.selected.data<int32_t>() + row * most;
       std::fill_n(selected, most, -1);
       const int64_t block_tokens = args.keys.dim(1);
-      std::ranges::transform(places, selected, [&](int64_t j) {
-        return int32_t(s.blocks[j / block_tokens] * block_tokens + j % block_tokens);
-      });
+      std::ranges::transform(places, selected, [&](int64_t j) { return int32_t(pool_row(s, j, block_tokens)); });
     }
   }
 }

@@ -1,6 +1,7 @@
 // DeepSeek-V2, V3 and V3.2 as Hugging Face saves them: latent attention, shared experts, groups of experts, keys that
 // an index selects; and GLM-4.7-Flash and GLM-5, which are built so too.
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "weft/pretrained/families/families.h"
@@ -47,12 +48,13 @@ void v2_fields(HfFields& f, ModelConfig& c) {
   if (!has_groups) c.expert_groups = c.groups_per_token = 1;
 }
 
-void v3_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
+void v3_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent) {
+  common_fields(f, c, absent);
   f.flag("norm_topk_prob", c.norm_topk, true);
   f.only("scoring_func", "sigmoid");
   f.only("topk_method", "noaux_tc");
 }
+void v3_fields(HfFields& f, ModelConfig& c) { v3_fields(f, c, {}); }
 
 void mistral4_fields(HfFields& f, ModelConfig& c) {
   common_fields(f, c, {.query_rank = 1024, .rope_fields = [](HfFields& g, ModelConfig& d) {
@@ -78,10 +80,7 @@ void index_fields(HfFields& f, ModelConfig& c, int64_t index_heads) {
 }
 
 void v32_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c);
-  f.flag("norm_topk_prob", c.norm_topk, true);
-  f.only("scoring_func", "sigmoid");
-  f.only("topk_method", "noaux_tc");
+  v3_fields(f, c);
   sparse_layers_fields(f, c, 3);
   index_fields(f, c, 64);
   if (!c.index_layers.empty()) f.refuse("index_layers", "all layers of models of this kind have an index");
@@ -107,32 +106,23 @@ void index_layers_fields(HfFields& f, ModelConfig& c) {
     if (have[size_t(i)]) c.index_layers.push_back(i);
   if (c.index_layers.empty() || c.index_layers[0] != 0)
     f.refuse(kTypes, "the first layer has no other before it: it must be full");
-  if (int64_t(c.index_layers.size()) == c.layers) c.index_layers.clear();
 }
 
 void glm_dsa_fields(HfFields& f, ModelConfig& c) {
-  common_fields(f, c, {.query_rank = 2048, .norm_eps = 1e-5});
-  f.flag("norm_topk_prob", c.norm_topk, true);
-  f.only("scoring_func", "sigmoid");
-  f.only("topk_method", "noaux_tc");
+  v3_fields(f, c, {.query_rank = 2048, .norm_eps = 1e-5});
   sparse_layers_fields(f, c, 3);
   index_fields(f, c, 32);
   f.only("indexer_rope_interleave", true);
   index_layers_fields(f, c);
 }
 
-constexpr NameRow kIndex[] = {
-    {"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b"},
-    {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk"},
-    {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm"},
-    {"layers.#.attention.index.weights", "model.layers.#.self_attn.indexer.weights_proj"},
-};
-constexpr NameRow kPairedIndex[] = {
-    {"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b", {.part = Part::index}},
-    {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk", {.part = Part::index}},
-    {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm", {.part = Part::index}},
-    {"layers.#.attention.index.weights", "model.layers.#.self_attn.indexer.weights_proj"},
-};
+// part: how queries and keys of an index lie.
+constexpr std::array<NameRow, 4> index_names(Part part) {
+  return {{{"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b", {.part = part}},
+           {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk", {.part = part}},
+           {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm", {.part = part}},
+           {"layers.#.attention.index.weights", "model.layers.#.self_attn.indexer.weights_proj"}}};
+}
 constexpr NameRow kAttention[] = {
     {"layers.#.attention.query_down", "model.layers.#.self_attn.q_a_proj"},
     {"layers.#.attention.query_norm", "model.layers.#.self_attn.q_a_layernorm"},
@@ -171,12 +161,12 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 }
 
 const std::vector<NameRow>& v32_names(const ModelConfig&) {
-  static const std::vector<NameRow> rows = joined({std::span(kIndex), names({.query_rank = 1})});
+  static const std::vector<NameRow> rows = joined({index_names(Part::all), names({.query_rank = 1})});
   return rows;
 }
 
 const std::vector<NameRow>& glm_dsa_names(const ModelConfig&) {
-  static const std::vector<NameRow> rows = joined({std::span(kPairedIndex), names({.query_rank = 1})});
+  static const std::vector<NameRow> rows = joined({index_names(Part::index), names({.query_rank = 1})});
   return rows;
 }
 
