@@ -43,6 +43,15 @@ MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, 
   return one;
 }
 
+MatmulArgs gradient_of_group(const GroupedGradientArgs& all, int64_t begin, int64_t count, int64_t group) {
+  return {.y = matrix_of(all.y, group),
+          .a = all.a.slice_rows(begin, count),
+          .b = all.b.slice_rows(begin, count),
+          .transpose_a = true,
+          .accumulate = all.accumulate,
+          .float8 = all.float8};
+}
+
 void check_groups(std::span<const GroupedMatmulArgs> products) {
   check(!products.empty() && products.size() <= kMostMatmulsOfOneA,
         "grouped_matmuls: {} products are not made at once", products.size());

@@ -14,6 +14,9 @@ inline Tensor matrix_of(const Tensor& stack, int64_t i) {
 // The product of `count` rows from `begin` on, all of one group.
 MatmulArgs of_group(const GroupedMatmulArgs& all, int64_t begin, int64_t count, int64_t group);
 
+// The gradient of one group's matrix.
+MatmulArgs gradient_of_group(const GroupedGradientArgs& all, int64_t begin, int64_t count, int64_t group);
+
 // The list that names groups: of runs, or else row by row; empty where `starts` says them.
 inline const Tensor& list_of_groups(const GroupedMatmulArgs& p) { return p.runs ? p.runs : p.groups; }
 
@@ -59,16 +62,10 @@ void each_gradient(Stream& stream, const GroupedGradientArgs& all) {
   check_groups(all);
   for (size_t g = 0; g + 1 < all.starts.size(); ++g) {
     const int64_t begin = all.starts[g], count = all.starts[g + 1] - begin;
-    const Tensor y = matrix_of(all.y, int64_t(g));
     if (count > 0)
-      kMatmul(stream, {.y = y,
-                       .a = all.a.slice_rows(begin, count),
-                       .b = all.b.slice_rows(begin, count),
-                       .transpose_a = true,
-                       .accumulate = all.accumulate,
-                       .float8 = all.float8});
+      kMatmul(stream, gradient_of_group(all, begin, count, int64_t(g)));
     else if (!all.accumulate)
-      kFill(stream, y, 0);
+      kFill(stream, matrix_of(all.y, int64_t(g)), 0);
   }
 }
 

@@ -1,6 +1,8 @@
 // recorded_kernels: one wrapper for every entry of the table, made by the compiler.
 #include "weft/plan/recorded_kernels.h"
 
+#include <map>
+
 #include "weft/base/timing.h"
 #include "weft/kernels/grouped_matmul.h"
 
@@ -79,7 +81,9 @@ struct Recorded<Member, kName> {
         stream.cost = {};
         (meta_kernels().*Member)(stream, args...);  // counts, and touches no data
       }
-      event.flops = stream.cost.flops, event.bytes = stream.cost.bytes;
+      const double repeats = event.count = recorded.repeats();
+      event.flops = repeats * stream.cost.flops, event.bytes = repeats * stream.cost.bytes;
+      event.fused_bytes *= repeats;
       stream.cost = {before.flops + event.flops, before.bytes + event.bytes};
       recorded.add(event);
     };
@@ -97,13 +101,42 @@ struct Recorded<Member, kName> {
 using Matmul = Recorded<&Kernels::matmul, "matmul">;
 using Fill = Recorded<&Kernels::fill, "fill">;
 
-// An entry for products of groups whose products are merged.
-template <auto kEntry, class... Args>
-void merged(Stream& stream, Args... args) {
+// Calls run(begin, count, group) for the first group of each size, which stands for all of that size: of hundreds of
+// experts nearly all have as many rows. Groups without rows are left out.
+template <class Run>
+void each_size(RecordedStream& stream, std::span<const int64_t> starts, const Run& run) {
+  std::map<int64_t, std::pair<int64_t, int32_t>> sizes;  // the first group of each, and how many there are
+  for (size_t g = 0; g + 1 < starts.size(); ++g)
+    if (starts[g] < starts[g + 1]) ++sizes.try_emplace(starts[g + 1] - starts[g], int64_t(g), 0).first->second.second;
+  stream.set_merging(true);
+  for (const auto& [count, groups] : sizes) {
+    stream.set_repeats(groups.second);
+    run(starts[size_t(groups.first)], count, groups.first);
+  }
+  stream.set_repeats(1);
+  stream.set_merging(false);
+}
+
+// Products that are timed are made one by one, and so are those whose groups are told in memory of a device.
+void grouped_matmuls(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   auto& recorded = static_cast<RecordedStream&>(stream);
-  recorded.set_merging(true);
-  kEntry(stream, args...);
-  recorded.set_merging(false);
+  if (recorded.timed() || products[0].starts.empty()) return each_group<each<Matmul::call>>(stream, products);
+  check_groups(products);
+  each_size(recorded, products[0].starts, [&](int64_t begin, int64_t count, int64_t group) {
+    for (const GroupedMatmulArgs& p : products) Matmul::call(stream, of_group(p, begin, count, group));
+  });
+}
+
+void grouped_gradients(Stream& stream, const GroupedGradientArgs& all) {
+  auto& recorded = static_cast<RecordedStream&>(stream);
+  if (recorded.timed()) return each_gradient<Matmul::call, Fill::call>(stream, all);
+  check_groups(all);
+  each_size(recorded, all.starts, [&](int64_t begin, int64_t count, int64_t group) {
+    Matmul::call(stream, gradient_of_group(all, begin, count, group));
+  });
+  if (all.accumulate) return;
+  for (size_t g = 0; g + 1 < all.starts.size(); ++g)
+    if (all.starts[g] == all.starts[g + 1]) Fill::call(stream, matrix_of(all.y, int64_t(g)), 0);
 }
 
 template <auto Member, Name kName>
@@ -118,7 +151,7 @@ bool RecordedStream::add_to(Event& all, const Event& one) {
     return std::tuple(e.kind, e.phase, e.dtype, e.m, e.n, e.k, e.is_weight_gradient, e.is_float8);
   };
   if (one.kind != Event::Kind::matmul || kind_of(all) != kind_of(one)) return false;
-  ++all.count;
+  all.count += one.count;
   all.flops += one.flops, all.bytes += one.bytes, all.fused_bytes += one.fused_bytes;
   return true;
 }
@@ -148,8 +181,8 @@ Kernels recorded_kernels(const Kernels& base) {
   Kernels k = base;
   record<&Kernels::matmul, "matmul">(k);
   k.matmuls_of_one_a = each<Matmul::call>;  // an event of each
-  k.grouped_matmuls = merged<each_group<each<Matmul::call>>>;
-  k.grouped_gradients = merged<each_gradient<Matmul::call, Fill::call>>;
+  k.grouped_matmuls = grouped_matmuls;
+  k.grouped_gradients = grouped_gradients;
   record<&Kernels::pack_matmul_b, "pack_matmul_b">(k);
   record<&Kernels::attention, "attention">(k);
   record<&Kernels::attention_backward, "attention_backward">(k);

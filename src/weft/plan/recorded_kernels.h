@@ -22,8 +22,10 @@ class RecordedStream : public Stream {
     if (events_.size() > merges_from_ && add_to(events_.back(), event)) return;
     events_.push_back(event);
   }
-  // Products that follow are one event where they are alike, unless they are timed.
-  void set_merging(bool is_on) { merges_from_ = is_on && !timed_ ? events_.size() : SIZE_MAX; }
+  // Products that follow are one event where they are alike.
+  void set_merging(bool is_on) { merges_from_ = is_on ? events_.size() : SIZE_MAX; }
+  void set_repeats(int32_t count) { repeats_ = count; }  // each kernel that follows stands for so many
+  int32_t repeats() const { return repeats_; }
   void set_phase(OpObserver::Phase phase) { phase_ = phase; }  // of the kernels that follow
   OpObserver::Phase phase() const { return phase_; }
   const Kernels* timed() const { return timed_; }
@@ -37,6 +39,7 @@ class RecordedStream : public Stream {
   const Kernels* timed_;
   bool is_recording_ = false;
   size_t merges_from_ = SIZE_MAX;  // the first event that others may count with
+  int32_t repeats_ = 1;
   OpObserver::Phase phase_ = OpObserver::Phase::forward;
 };
 

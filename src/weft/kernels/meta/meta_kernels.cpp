@@ -3,7 +3,6 @@
 // A multiply-add is 2 FLOPs. Bytes count every input as read once and every output as written once: what a kernel
 // with a perfect cache would move. Only visible pairs of causal attention count.
 #include <algorithm>
-#include <numeric>
 
 #include "weft/kernels/grouped_matmul.h"
 #include "weft/kernels/selected_keys.h"
@@ -377,16 +376,9 @@ void find_tokens(Stream& stream, const FindTokensArgs& args) {
   count(stream, share * elements(args.logits) * kSoftmaxFlops, args.found, args.logits);
 }
 
-// Without data, tokens go to all experts in turn.
+// Without data, nobody has chosen: Route::assign_evenly.
 void route(Stream& stream, const RouteArgs& args) {
   shapes::check_route(args);
-  const int64_t tokens = args.logits.dim(0), experts = args.logits.dim(1), k = args.weights.dim(1);
-  if (const int64_t choices = tokens * k; !args.chosen && !args.are_given) {
-    const int64_t once = std::min(experts, choices);
-    std::iota(args.experts, args.experts + once, 0);
-    for (int64_t done = once; done < choices; done *= 2)
-      std::copy_n(args.experts, std::min(done, choices - done), args.experts + done);
-  }
   count(stream, elements(args.logits) * kSoftmaxFlops, args.scores, args.weights, args.logits, args.bias);
 }
 

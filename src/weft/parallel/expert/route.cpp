@@ -10,12 +10,13 @@ namespace weft {
 
 void Route::begin(int64_t num_tokens, int64_t k, int64_t num_experts, std::span<const TokenSpan> spans,
                   int64_t seq_len) {
-  k_ = k, num_experts_ = num_experts, num_rows_ = 1;
-  experts_.resize(size_t(num_tokens * k));
-  copies_.assign(experts_.size(), 0);
-  rows_.assign(size_t(num_tokens), 0);
+  k_ = k, num_experts_ = num_experts, num_rows_ = 1, drops_ = false;
+  experts_.resize(size_t(num_tokens * k)), copies_.resize(experts_.size()), rows_.resize(size_t(num_tokens));
   spans_.clear();
-  if (spans.empty() || seq_len == 0) return spans_.push_back({0, num_tokens, 0, 0});
+  if (spans.empty() || seq_len == 0) {
+    std::ranges::fill(rows_, 0);
+    return spans_.push_back({0, num_tokens, 0, 0});
+  }
   const int64_t first_row = spans.front().first_token / seq_len;
   for (const TokenSpan& s : spans)
     for (int64_t done = 0; done < s.count;) {
@@ -47,6 +48,7 @@ void Route::drop_beyond(Context& context, double capacity_factor, Communicator* 
   }
   if (group) group->all_gather(all, mine);
   if (!has_data) return;  // as many rows as without a capacity: what is held at most
+  drops_ = true;
   for (const Span& span : spans_) {
     taken_.assign(size_t(num_experts_), 0);
     int64_t choices = 0;  // of the whole row
@@ -76,12 +78,13 @@ void Route::assign_evenly() {
 
 void Route::assign() {
   counts_.assign(size_t(num_experts_), 0);
-  for (size_t i = 0; i < experts_.size(); ++i) counts_[size_t(experts_[i])] += copies_[i] == 0;
+  const auto is_dropped = [&](size_t copy) { return drops_ && copies_[copy] < 0; };
+  for (size_t i = 0; i < experts_.size(); ++i) counts_[size_t(experts_[i])] += !is_dropped(i);
   next_.resize(size_t(num_experts_));
   std::exclusive_scan(counts_.begin(), counts_.end(), next_.begin(), int64_t(0));
   tokens_.resize(size_t(std::reduce(counts_.begin(), counts_.end())));
   for (size_t i = 0; i < experts_.size(); ++i) {
-    if (copies_[i] < 0) continue;
+    if (is_dropped(i)) continue;
     const int64_t row = next_[size_t(experts_[i])]++;
     copies_[i] = int32_t(row);
     tokens_[size_t(row)] = int32_t(i / size_t(k_));

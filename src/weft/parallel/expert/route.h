@@ -6,6 +6,7 @@
 
 #include "weft/autograd/ops/dropout.h"
 #include "weft/autograd/placement.h"
+#include "weft/base/unset_array.h"
 #include "weft/comm/communicator.h"
 #include "weft/tensor/late_copy.h"
 
@@ -82,7 +83,8 @@ class Route {
 
   int users_ = 0;
   int64_t k_ = 0, num_experts_ = 0, num_rows_ = 0;
-  std::vector<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
+  bool drops_ = false;  // copies_ tells which copies have no room: -1
+  UnsetArray<int32_t> experts_, copies_, tokens_, rows_, arrived_, places_;
   std::vector<Span> spans_;
   std::vector<int64_t> counts_, taken_, row_tokens_, sent_, received_, starts_, next_;
   LateCopy late_;
