@@ -23,9 +23,10 @@ TEST(RegistryTest, NamesThatAreNotKnownAreAnsweredWithTheNearestWhereOneIsNear) 
 
 // As their makers count them, in billions.
 TEST(RegistryTest, PresetsHaveTheParametersOfThePublishedModels) {
-  const std::pair<const char*, double> models[] = {{"llama-3.2-3b", 3.21}, {"llama-3-8b", 8.03},
-                                                   {"qwen2.5-0.5b", 0.49}, {"qwen2.5-1.5b", 1.54},
-                                                   {"qwen2.5-3b", 3.09},   {"qwen2.5-7b", 7.61}};
+  const std::pair<const char*, double> models[] = {
+      {"llama-3.2-3b", 3.21}, {"llama-3-8b", 8.03},      {"qwen2.5-0.5b", 0.49}, {"qwen2.5-1.5b", 1.54},
+      {"qwen2.5-3b", 3.09},   {"qwen2.5-7b", 7.61},      {"qwen3-4b", 4.02},     {"qwen3-14b", 14.77},
+      {"qwen3-32b", 32.76},   {"llama-3.1-405b", 405.85}};
   for (const auto& [name, billions] : models) {
     ModelConfig model = preset(name);
     complete(model);

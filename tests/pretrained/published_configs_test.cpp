@@ -32,13 +32,23 @@ TEST(PublishedConfigsTest, MeanAsManyParametersAsTheirMakersCount) {
 
 TEST(PublishedConfigsTest, ArePresets) {
   constexpr std::pair<const char*, const char*> kPresets[] = {
+      {"deepseek-v3", "DeepSeek-V3"},
+      {"deepseek-v3.2", "DeepSeek-V3.2"},
       {"falcon-h1-0.5b", "Falcon-H1-0.5B-Base"},
+      {"glm-4.5-air", "GLM-4.5-Air"},
       {"kimi-linear-48b-a3b", "Kimi-Linear-48B-A3B-Instruct"},
       {"lfm2-1.2b", "LFM2-1.2B"},
       {"lfm2-8b-a1b", "LFM2-8B-A1B"},
+      {"llama-3.1-8b", "Llama-3.1-8B"},
+      {"llama-3.3-70b", "Llama-3.3-70B-Instruct"},
+      {"mistral-7b", "Mistral-7B-v0.3"},
       {"nemotron-nano-9b-v2", "NVIDIA-Nemotron-Nano-9B-v2"},
       {"nemotron-3-nano-30b-a3b", "NVIDIA-Nemotron-3-Nano-30B-A3B"},
-      {"nemotron-3-super-120b-a12b", "NVIDIA-Nemotron-3-Super-120B-A12B"}};
+      {"nemotron-3-super-120b-a12b", "NVIDIA-Nemotron-3-Super-120B-A12B"},
+      {"qwen3-0.6b", "Qwen3-0.6B"},
+      {"qwen3-8b", "Qwen3-8B"},
+      {"qwen3-235b-a22b", "Qwen3-235B-A22B"},
+      {"qwen3-next-80b-a3b", "Qwen3-Next-80B-A3B"}};
   const nlohmann::json models = published_models();
   for (const auto& [name, published] : kPresets) {
     ModelConfig config = preset(name);

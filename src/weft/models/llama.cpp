@@ -37,6 +37,12 @@ ModelConfig qwen3() {
   return c;
 }
 
+ModelConfig qwen3(const char* family, const Size& s, bool is_tied) {
+  ModelConfig c = named(family, shape(s, 1e6, is_tied));
+  c.head_dim = 128, c.qk_norm = true, c.norm_eps = 1e-6f;
+  return c;
+}
+
 ModelConfig qwen2_moe() {
   ModelConfig c = named("qwen2_moe", qwen2());
   c.experts_per_token = c.shared_experts = 4, c.norm_topk = false, c.shared_gate = true;
@@ -143,10 +149,28 @@ ModelConfig mixtral_8x7b() {
   return c;
 }
 
-ModelConfig qwen3_30b_a3b() {
-  ModelConfig c = named("qwen3_moe", shape({48, 2048, 32, 4, 6144, 151936, 32768}, 1e6, false));
-  c.head_dim = 128, c.qk_norm = true, c.norm_eps = 1e-6f;
-  c.experts = 128, c.experts_per_token = 8, c.expert_ffn = 768, c.aux_loss = 0.001f;
+ModelConfig qwen3_moe(const Size& s, int64_t expert_ffn) {
+  ModelConfig c = qwen3("qwen3_moe", s, false);
+  c.experts = 128, c.experts_per_token = 8, c.expert_ffn = expert_ffn, c.aux_loss = 0.001f;
+  return c;
+}
+
+ModelConfig qwen3_next_80b_a3b() {
+  ModelConfig c = qwen3_5_with_experts("qwen3_next");
+  c.layers = 48, c.hidden = 2048, c.heads = 16, c.kv_heads = 2, c.ffn = 5120, c.vocab = 151936, c.context = 262144;
+  c.head_dim = 256, c.rotary_dim = 64, c.rope_theta = 1e7;
+  c.state_heads = 32, c.state_key_heads = 16, c.state_key_dim = c.state_value_dim = 128, c.state_conv = 4;
+  c.experts = 512, c.experts_per_token = 10, c.expert_ffn = 512, c.aux_loss = 0.001f;
+  return c;
+}
+
+ModelConfig llama_3_1(const Size& s) {
+  ModelConfig c = shape(s, 5e5, false);
+  c.rope_scaling = {.kind = RopeScaling::Kind::llama3,
+                    .factor = 8,
+                    .original_context = 8192,
+                    .low_freq_factor = 1,
+                    .high_freq_factor = 4};
   return c;
 }
 
@@ -165,7 +189,25 @@ const Presets& llama_presets() {
                                {"llama-3.2-1b", shape({16, 2048, 32, 8, 8192, 128256, 8192}, 5e5, true)},
                                {"llama-3.2-3b", shape({28, 3072, 24, 8, 8192, 128256, 8192}, 5e5, true)},
                                {"llama-3-8b", shape({32, 4096, 32, 8, 14336, 128256, 8192}, 5e5, false)},
+                               {"llama-3.1-8b", llama_3_1({32, 4096, 32, 8, 14336, 128256, 131072})},
+                               {"llama-3.1-405b", llama_3_1({126, 16384, 128, 8, 53248, 128256, 131072})},
+                               {"llama-3.3-70b", llama_3_1({80, 8192, 64, 8, 28672, 128256, 131072})},
                                {"llama-7b", shape({32, 4096, 32, 32, 11008, 32000, 2048}, 1e4, false)}};
+  return presets;
+}
+
+const Presets& qwen3_presets() {
+  static const Presets presets{{"qwen3-0.6b", qwen3("qwen3", {28, 1024, 16, 8, 3072, 151936, 40960}, true)},
+                               {"qwen3-4b", qwen3("qwen3", {36, 2560, 32, 8, 9728, 151936, 40960}, true)},
+                               {"qwen3-8b", qwen3("qwen3", {36, 4096, 32, 8, 12288, 151936, 40960}, false)},
+                               {"qwen3-14b", qwen3("qwen3", {40, 5120, 40, 8, 17408, 151936, 40960}, false)},
+                               {"qwen3-32b", qwen3("qwen3", {64, 5120, 64, 8, 25600, 151936, 40960}, false)}};
+  return presets;
+}
+
+const Presets& qwen3_moe_presets() {
+  static const Presets presets{{"qwen3-30b-a3b", qwen3_moe({48, 2048, 32, 4, 6144, 151936, 32768}, 768)},
+                               {"qwen3-235b-a22b", qwen3_moe({94, 4096, 64, 4, 12288, 151936, 40960}, 1536)}};
   return presets;
 }
 
@@ -174,7 +216,8 @@ const Presets& llama_presets() {
 const std::vector<Family>& llama_families() {
   static const std::vector<Family> families{
       {ModelConfig{}, llama_presets()},
-      {named("mistral", ModelConfig{}), Presets{}},
+      {named("mistral", ModelConfig{}),
+       Presets{{"mistral-7b", named("mistral", shape({32, 4096, 32, 8, 14336, 32768, 32768}, 1e6, false))}}},
       {named("mixtral", ModelConfig{}), Presets{{"mixtral-8x7b", mixtral_8x7b()}}},
       {named("phi3", ModelConfig{}), Presets{}},
       {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
@@ -188,12 +231,12 @@ const std::vector<Family>& llama_families() {
       {ernie4_5(), Presets{}},
       {ernie4_5_moe(), Presets{}},
       {qwen2(), qwen2_presets()},
-      {named("qwen3", qwen3()), Presets{}},
+      {named("qwen3", qwen3()), qwen3_presets()},
       {qwen3_5("qwen3_5"), Presets{}},
       {qwen3_5_with_experts("qwen3_5_moe"), Presets{}},
-      {qwen3_5_with_experts("qwen3_next"), Presets{}},
+      {qwen3_5_with_experts("qwen3_next"), Presets{{"qwen3-next-80b-a3b", qwen3_next_80b_a3b()}}},
       {named("mellum", qwen3()), {}},
-      {named("qwen3_moe", qwen3()), Presets{{"qwen3-30b-a3b", qwen3_30b_a3b()}}},
+      {named("qwen3_moe", qwen3()), qwen3_moe_presets()},
   };
   return families;
 }

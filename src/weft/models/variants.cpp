@@ -6,6 +6,8 @@
 // 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025.
 #include "weft/models/variants.h"
 
+#include <utility>
+
 namespace weft {
 namespace {
 
@@ -132,10 +134,9 @@ ModelConfig glm_moe_dsa() {
   return c;
 }
 
-// Of either, with experts in all layers but three.
-ModelConfig with_sparse_attention(ModelConfig c, int64_t layers, int64_t hidden, int64_t heads, int64_t ffn,
-                                  int64_t index_heads) {
-  c.layers = layers, c.hidden = hidden, c.heads = c.kv_heads = heads, c.ffn = ffn, c.index_heads = index_heads;
+// DeepSeek V3's shape: experts in all layers but three.
+ModelConfig with_shape_of_v3(ModelConfig c, int64_t layers, int64_t hidden, int64_t heads, int64_t ffn) {
+  c.layers = layers, c.hidden = hidden, c.heads = c.kv_heads = heads, c.ffn = ffn;
   c.kv_rank = 512, c.rotary_dim = 64;
   c.experts = 256, c.experts_per_token = 8, c.shared_experts = 1, c.expert_ffn = 2048, c.first_dense_layers = 3;
   c.routed_scale = 2.5f;
@@ -148,8 +149,8 @@ ModelConfig deepseek_v32() {
   return c;
 }
 
-ModelConfig deepseek_v32_671b() {
-  ModelConfig c = with_sparse_attention(deepseek_v32(), 61, 7168, 128, 18432, 64);
+ModelConfig deepseek_671b(ModelConfig c) {
+  c = with_shape_of_v3(std::move(c), 61, 7168, 128, 18432);
   c.vocab = 129280, c.context = 163840;
   c.query_rank = 1536, c.head_dim = 192, c.value_dim = 128;
   c.expert_groups = 8, c.groups_per_token = 4;
@@ -157,9 +158,15 @@ ModelConfig deepseek_v32_671b() {
       .kind = RopeScaling::Kind::yarn, .factor = 40, .original_context = 4096, .mscale = 1, .mscale_all = 1};
   return c;
 }
+ModelConfig deepseek_v32_671b() {
+  ModelConfig c = deepseek_671b(deepseek_v32());
+  c.index_heads = 64;
+  return c;
+}
 
 ModelConfig glm_5() {
-  ModelConfig c = with_sparse_attention(glm_moe_dsa(), 78, 6144, 64, 12288, 32);
+  ModelConfig c = with_shape_of_v3(glm_moe_dsa(), 78, 6144, 64, 12288);
+  c.index_heads = 32;
   c.vocab = 154880, c.context = 202752, c.rope_theta = 1e6;
   c.query_rank = 2048, c.head_dim = 256, c.value_dim = 256;
   return c;
@@ -195,6 +202,14 @@ ModelConfig glm(const char* family, BlockKind block) {
 ModelConfig glm4_moe() {
   ModelConfig c = named("glm4_moe");
   c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+ModelConfig glm_4_5_air() {
+  ModelConfig c = glm4_moe();
+  c.layers = 46, c.hidden = 4096, c.heads = 96, c.kv_heads = 8, c.ffn = 10944, c.vocab = 151552, c.context = 131072;
+  c.head_dim = 128, c.rotary_dim = 64, c.rope_theta = 1e6, c.qkv_bias = true;
+  c.experts = 128, c.experts_per_token = 8, c.expert_ffn = 1408, c.shared_experts = 1, c.first_dense_layers = 1;
   return c;
 }
 
@@ -281,7 +296,6 @@ const std::vector<Family>& variant_families() {
                                         gpt_neox(),
                                         falcon(),
                                         deepseek("deepseek_v2"),
-                                        deepseek_v3(),
                                         deepseek("mistral4"),
                                         cohere("cohere"),
                                         cohere("cohere2"),
@@ -289,7 +303,6 @@ const std::vector<Family>& variant_families() {
                                         exaone_moe(),
                                         glm("glm", BlockKind::pre),
                                         glm("glm4", BlockKind::both),
-                                        glm4_moe(),
                                         glm4_moe_lite(),
                                         minimax_m2(),
                                         named("granite"),
@@ -306,6 +319,8 @@ const std::vector<Family>& variant_families() {
                                         of_learned_positions("opt", Activation::relu),
                                         of_learned_positions("gpt_bigcode", Activation::gelu_tanh)})
       all.push_back({defaults, {}});
+    all.push_back({deepseek_v3(), {{"deepseek-v3", deepseek_671b(deepseek_v3())}}});
+    all.push_back({glm4_moe(), {{"glm-4.5-air", glm_4_5_air()}}});
     all.push_back({deepseek_v32(), {{"deepseek-v3.2", deepseek_v32_671b()}}});
     all.push_back({glm_moe_dsa(), {{"glm-5", glm_5()}}});
     all.push_back({gemma4(),
