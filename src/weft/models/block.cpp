@@ -175,13 +175,15 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
              const Partition& partition)
     : kind_(c.block_of(layer)),
       gives_keys_(c.gives_keys(layer)),
-      attention_scale_(c.residual_scale * c.attention_out_scale),
-      state_scale_(c.residual_scale * c.state_out_scale),
-      mlp_scale_(c.residual_scale * c.mlp_out_scale) {
+      has_norms_behind_(kind_ == BlockKind::post || kind_ == BlockKind::both),
+      residual_scale_(c.residual_scale),
+      attention_scale_(scale_of_sum(c.attention_out_scale)),
+      state_scale_(scale_of_sum(c.state_out_scale)),
+      mlp_scale_(scale_of_sum(c.mlp_out_scale)) {
   const auto make_norm = [&](std::optional<Norm>& norm, const char* which) {
     norm.emplace(name + which, partition.tensor.replicated({c.hidden}), norm_config(c));
   };
-  const bool has_post = kind_ == BlockKind::post || kind_ == BlockKind::both || kind_ == BlockKind::of_sums;
+  const bool has_post = has_norms_behind_ || kind_ == BlockKind::of_sums;
   const bool has_pre = kind_ != BlockKind::post && kind_ != BlockKind::of_sums;
   const bool has_mixer = c.has_mixer(layer), has_mlp = c.has_mlp(layer);
   if (has_pre && has_mixer) make_norm(attention_norm_, ".attention_norm");
@@ -256,6 +258,7 @@ Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy
     if (!has_tape || recomputed != What::mlp) return feed_forward(x, wanted ? wanted->pass() : pass);
     return recompute([this, &pass](const Var& again) { return feed_forward(again, pass); }, x);
   };
+  const auto behind = [this](Norm& norm, const Var& y) { return scaled(norm(y), residual_scale_); };
   switch (kind_) {
     case BlockKind::pre: {
       const auto [residual, normed] = attention_norm_->branch(in);
@@ -263,17 +266,18 @@ Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy
       return {sum, mlp(normed_sum)};
     }
     case BlockKind::post: {
-      const Var x = in.sum(), sum = given(x) + (*attention_post_norm_)(attention(x));
-      return {sum, (*mlp_post_norm_)(mlp(sum))};
+      const Var x = in.sum(), sum = given(x) + behind(*attention_post_norm_, attention(x));
+      return {sum, behind(*mlp_post_norm_, mlp(sum))};
     }
     case BlockKind::both: {
       const auto [residual, normed] = attention_norm_->branch(in);
       if (mlp_ && moe_) {
-        const Var sum = given(residual) + (*attention_post_norm_)(attention(normed));
-        return {sum, (*mlp_post_norm_)(mlp(sum))};
+        const Var sum = given(residual) + behind(*attention_post_norm_, attention(normed));
+        return {sum, behind(*mlp_post_norm_, mlp(sum))};
       }
-      const auto [sum, normed_sum] = mlp_norm_->add(given(residual), (*attention_post_norm_)(attention(normed)));
-      return {sum, (*mlp_post_norm_)(mlp(normed_sum))};
+      const auto [sum, normed_sum] =
+          mlp_norm_->add(given(residual), behind(*attention_post_norm_, attention(normed)));
+      return {sum, behind(*mlp_post_norm_, mlp(normed_sum))};
     }
     case BlockKind::parallel: {
       const auto [residual, normed] = attention_norm_->branch(in);

@@ -63,6 +63,8 @@ class Block {
   ExpertUse* expert_use() { return moe_ ? &moe_->expert_use() : nullptr; }
 
  private:
+  // Norms would undo a scale before them.
+  float scale_of_sum(float of_part) const { return has_norms_behind_ ? of_part : residual_scale_ * of_part; }
   static void each_norm_of(std::optional<Norm>& before, std::optional<Norm>& after, auto&& visit) {
     if (before) visit(*before);
     if (after) visit(*after);
@@ -94,8 +96,8 @@ class Block {
                       const FromOtherLayers& others);
 
   BlockKind kind_;
-  bool gives_keys_;
-  float attention_scale_, state_scale_, mlp_scale_;
+  bool gives_keys_, has_norms_behind_;
+  float residual_scale_, attention_scale_, state_scale_, mlp_scale_;
   std::optional<Norm> attention_norm_, attention_post_norm_;
   std::optional<Attention> attention_;               // or, or beside what follows,
   std::optional<LatentAttention> latent_attention_;  // or

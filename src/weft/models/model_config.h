@@ -112,7 +112,9 @@ struct ModelConfig {
   float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
   float logit_softcap = 0;       // likewise the logits
   float embedding_scale = 1;     // 0: the root of hidden
-  float residual_scale = 1;      // of what both parts of a layer add to the residual stream; and of one of them:
+  // Of what both parts of a layer add to the residual stream, behind norms that stand there; of what one of them
+  // gives, before such a norm.
+  float residual_scale = 1;
   float attention_out_scale = 1, state_out_scale = 1, mlp_out_scale = 1;
   float mlp_gate_scale = 1;  // of gates of feed-forward parts, before their activation
   float logit_scale = 1;     // of logits, before their cap

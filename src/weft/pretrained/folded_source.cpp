@@ -12,17 +12,22 @@ bool has_key_factor(const ModelConfig& c) {
 }
 bool has_two_tables(const ModelConfig& c) { return !c.tie_embeddings; }
 
+// What both parts add is multiplied by residual_scale behind norms, which are no matrices.
+bool is_behind_norms(const ModelConfig& c) { return c.block == BlockKind::post || c.block == BlockKind::both; }
+double residual_factor(const ModelConfig& c) { return is_behind_norms(c) ? 1 : double(c.residual_scale); }
+
 ModelConfig without_factors(ModelConfig c) {
   if (has_key_factor(c)) c.attention_scale = 0;
   if (has_two_tables(c)) c.embedding_scale = c.logit_scale = 1;
-  c.residual_scale = c.attention_out_scale = c.state_out_scale = c.mlp_out_scale = c.mlp_gate_scale = 1;
+  if (!is_behind_norms(c)) c.residual_scale = 1;
+  c.attention_out_scale = c.state_out_scale = c.mlp_out_scale = c.mlp_gate_scale = 1;
   c.state_input_scales.clear();
   return c;
 }
 
 double state_factor(const ModelConfig& c, std::string_view part) {
   constexpr std::string_view kInputs[] = {"state.gate", "state.value", "state.key", "state.query", "state.decay"};
-  if (part == "state.output") return double(c.residual_scale) * double(c.state_out_scale);
+  if (part == "state.output") return residual_factor(c) * double(c.state_out_scale);
   for (size_t i = 0; i < std::size(kInputs) && !c.state_input_scales.empty(); ++i)
     if (part == kInputs[i]) return c.state_input_scales[i];
   return 1;
@@ -32,9 +37,9 @@ double state_factor(const ModelConfig& c, std::string_view part) {
 double layer_factor(const ModelConfig& c, std::string_view part) {
   if (part == "attention.key")
     return has_key_factor(c) ? double(c.attention_scale) * std::sqrt(double(c.head_dim)) : 1;
-  if (part == "attention.output") return double(c.residual_scale) * double(c.attention_out_scale);
+  if (part == "attention.output") return residual_factor(c) * double(c.attention_out_scale);
   if (part == "mlp.down" || part == "moe.experts.down" || part == "moe.shared.down")
-    return double(c.residual_scale) * double(c.mlp_out_scale);
+    return residual_factor(c) * double(c.mlp_out_scale);
   if (part == "mlp.gate") return double(c.mlp_gate_scale);
   return state_factor(c, part);
 }
