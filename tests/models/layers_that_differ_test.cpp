@@ -1,4 +1,5 @@
-// Layers whose heads differ, that share keys or have inputs: which ones they are, and shapes that are impossible.
+// Layers that see or turn otherwise, whose heads differ, that share keys or have inputs: which ones they are, and
+// shapes that are impossible.
 #include <gtest/gtest.h>
 
 #include "support/message_of.h"
@@ -57,6 +58,29 @@ TEST(LayersThatDifferTest, LastLayersAttendToKeysOfTheirKind) {
   all.ffn = 64;
   complete(all);
   EXPECT_LT(c.flops_per_token(16), all.flops_per_token(16));
+}
+
+TEST(LayersThatDifferTest, LayersAreToldByNumber) {
+  ModelConfig c = family_defaults("llama");
+  c.layers = 5, c.hidden = 32, c.heads = 4, c.vocab = 61, c.context = 16;
+  c.window = 4, c.global_layers = {0, 4}, c.unrotated_layers = {1, 4};
+  complete(c);
+  for (int64_t i = 0; i < c.layers; ++i) {
+    EXPECT_EQ(c.is_local(i), i % 4 != 0) << i;
+    EXPECT_EQ(c.is_rotated(i), i % 3 != 1) << i;
+  }
+  const auto refused = [&](auto change) {
+    ModelConfig other = c;
+    change(other);
+    return message_of([&] { complete(other); });
+  };
+  EXPECT_NE(refused([](ModelConfig& m) { m.global_every = 2; }).find("global_layers"), std::string::npos);
+  EXPECT_NE(refused([](ModelConfig& m) { m.unrotated_every = 2; }).find("unrotated_layers"), std::string::npos);
+  EXPECT_NE(refused([](ModelConfig& m) { m.global_layers = {5}; }).find("from 0 to 4"), std::string::npos);
+  EXPECT_NE(refused([](ModelConfig& m) { m.unrotated_layers = {2, 1}; }).find("ascending"), std::string::npos);
+  c.window = 0;
+  complete(c);
+  EXPECT_TRUE(c.global_layers.empty());
 }
 
 TEST(LayersThatDifferTest, InputsCountForEveryLayer) {

@@ -405,13 +405,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{
             "no_step_of_qwen", "qwen3_moe", Json{{"decoder_sparse_step", 0}}, {"decoder_sparse_step", "at least 1"}},
         Mistake{"layers_unnamed", "smollm3", Json{{"no_rope_layers", {1, 1}}}, {"no_rope_layers", "every layer"}},
-        Mistake{"no_pattern", "smollm3", Json{{"no_rope_layers", {0, 1, 1, 0}}}, {"no_rope_layers", "every n-th"}},
         Mistake{"no_bits", "smollm3", Json{{"no_rope_layers", {1, 1, 1, 2}}}, {"integer from 0 to 1"}},
-        Mistake{"a_last_local_layer",
-                "exaone4",
-                Json{{"sliding_window", 4},
-                     {"layer_types", {"full_attention", "full_attention", "full_attention", "sliding_attention"}}},
-                {"layer_types", "every n-th layer"}},
         Mistake{"local_layers_stretched",
                 "olmo3",
                 Json{{"rope_parameters",

@@ -85,6 +85,9 @@ void complete_rope(ModelConfig& c) {
         c.turned_dim(), c.head_dim);
   if (c.unrotated_every < 0)
     throw UsageError("model.unrotated_every = {}: write a number of at least 0", c.unrotated_every);
+  require_layers("unrotated_layers", c.unrotated_layers, c.layers);
+  if (c.unrotated_every > 0 && !c.unrotated_layers.empty())
+    throw UsageError("model.unrotated_layers names all layers that do not turn: write model.unrotated_every = 0");
   if (!(c.unrotated_query_beta >= 0))
     throw UsageError("model.unrotated_query_beta = {}: write a number of at least 0", c.unrotated_query_beta);
   require_positive("unrotated_query_interval", c.unrotated_query_interval);
@@ -213,7 +216,11 @@ void complete_single(ModelConfig& c) {
 }
 
 void complete_global_layers(ModelConfig& c) {
-  if (c.window == 0) c.chunked_window = false;
+  if (c.window == 0) c.chunked_window = false, c.global_layers.clear();
+  require_layers("global_layers", c.global_layers, c.layers);
+  if (!c.global_layers.empty() && (c.first_local_layer > 0 || c.global_every > 0))
+    throw UsageError(
+        "model.global_layers names all global layers: write model.first_local_layer = 0 and model.global_every = 0");
   if (c.window == 0 || c.global_head_dim == c.head_dim) c.global_head_dim = 0;
   if (c.window == 0 || c.global_kv_heads == c.kv_heads) c.global_kv_heads = 0;
   if (c.window == 0) c.global_values_are_keys = false;
@@ -447,39 +454,10 @@ ModelConfig ModelConfig::mtp_block() const {
   ModelConfig c = *this;
   c.attention_every = c.window = c.unrotated_every = 0;
   c.attention_layers.clear(), c.expert_layers.clear(), c.index_layers.clear();
+  c.global_layers.clear(), c.unrotated_layers.clear();
   c.state_beside_attention = c.state_pre_norm = false;
   c.lora = {};
   return c;
-}
-
-namespace {
-
-// Peng et al., 2023, equation 22, with DeepSeek's factor.
-double yarn_scale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
-
-}  // namespace
-
-double RopeScaling::rotation_factor(int64_t context) const {
-  if (attention_factor > 0) return attention_factor;
-  if (kind == Kind::yarn)
-    return mscale > 0 && mscale_all > 0 ? yarn_scale(factor, mscale) / yarn_scale(factor, mscale_all)
-                                        : yarn_scale(factor, 1);
-  if (kind == Kind::longrope && context > original_context)
-    return std::sqrt(1 + std::log(double(context) / double(original_context)) / std::log(double(original_context)));
-  return 1;
-}
-
-double RopeScaling::score_factor() const {
-  const double scale = kind == Kind::yarn && mscale_all > 0 ? yarn_scale(factor, mscale_all) : 1;
-  return scale * scale;
-}
-
-double RopeScaling::query_factor(int64_t position) const {
-  return query_beta > 0 ? 1 + query_beta * std::log1p(double(position / original_context)) : 1;
-}
-
-double ModelConfig::unrotated_query_factor(int64_t at) const {
-  return 1 + unrotated_query_beta * std::log1p(double((at + 1) / unrotated_query_interval));
 }
 
 float ModelConfig::score_scale(int64_t layer) const {

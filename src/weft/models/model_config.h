@@ -93,8 +93,9 @@ struct ModelConfig {
   bool is_gated = true;  // swiglu, geglu
   PositionKind position = PositionKind::rope;
   double rope_theta = 10000;
-  int64_t rotary_dim = 0;       // elements of a head that turn, its first; 0: all
-  int64_t unrotated_every = 0;  // every n-th layer turns none and sees no positions; 0: all layers turn
+  int64_t rotary_dim = 0;                 // elements of a head that turn, its first; 0: all
+  int64_t unrotated_every = 0;            // every n-th layer turns none and sees no positions; 0: all layers turn
+  std::vector<int64_t> unrotated_layers;  // those, where they are not every n-th
   // In these, queries of position p are multiplied by 1 + beta ln(1 + floor((p + 1) / interval)); beta 0: they are
   // not.
   double unrotated_query_beta = 0;
@@ -125,9 +126,10 @@ struct ModelConfig {
   // of another chunk.
   int64_t window = 0;  // 0: no layer is local
   bool chunked_window = false;
-  int64_t first_local_layer = 0;  // those before it are global
-  int64_t global_every = 0;       // and so is every n-th; 0: none
-  double local_rope_theta = 0;    // of local layers, without scaling; 0: as the others
+  int64_t first_local_layer = 0;       // those before it are global
+  int64_t global_every = 0;            // and so is every n-th; 0: none
+  std::vector<int64_t> global_layers;  // those that are global, where they are not these
+  double local_rope_theta = 0;         // of local layers, without scaling; 0: as the others
   // Of global layers, where others are local; 0: as theirs.
   int64_t global_head_dim = 0, global_kv_heads = 0;
   bool global_values_are_keys = false;  // no projection makes values: they are keys before norms and positions
@@ -218,8 +220,11 @@ struct ModelConfig {
   }
   double unrotated_query_factor(int64_t at) const;  // a position
   bool is_rotated(int64_t layer) const {
-    return position == PositionKind::rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
+    if (position != PositionKind::rope) return false;
+    if (!unrotated_layers.empty()) return !stands_in(unrotated_layers, layer);
+    return unrotated_every == 0 || (layer + 1) % unrotated_every != 0;
   }
+  bool has_unrotated() const { return unrotated_every > 0 || !unrotated_layers.empty(); }
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }  // of local layers, where there are some
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
   bool is_latent() const { return kv_rank > 0; }
@@ -239,7 +244,9 @@ struct ModelConfig {
   int64_t num_recurrent() const;
   float score_scale(int64_t layer = 0) const;  // complete
   bool is_local(int64_t layer) const {
-    return window > 0 && layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
+    if (window <= 0) return false;
+    if (!global_layers.empty()) return !stands_in(global_layers, layer);
+    return layer >= first_local_layer && (global_every == 0 || (layer + 1) % global_every != 0);
   }
   bool is_global(int64_t layer) const { return window > 0 && !is_local(layer); }
   int64_t head_dim_of(int64_t layer) const {

@@ -67,7 +67,8 @@ class ModelFields {
     choice("position", kPositionNames, c.position);
     v.number("rope_theta", c.rope_theta), v.number("rotary_dim", c.rotary_dim);
     v.number("unrotated_every", c.unrotated_every);
-    v.begin_group("unrotated_every", c.unrotated_every > 0);
+    layers("unrotated_layers", c.unrotated_layers);
+    v.begin_group("unrotated_every", c.has_unrotated());
     v.number("unrotated_query_beta", c.unrotated_query_beta);
     v.number("unrotated_query_interval", c.unrotated_query_interval);
     v.end_group();
@@ -140,6 +141,7 @@ class ModelFields {
     v.begin_group("window", c.window > 0);
     v.flag("chunked_window", c.chunked_window);
     v.number("first_local_layer", c.first_local_layer), v.number("global_every", c.global_every);
+    layers("global_layers", c.global_layers);
     v.number("local_rope_theta", c.local_rope_theta);
     v.number("global_head_dim", c.global_head_dim), v.number("global_kv_heads", c.global_kv_heads);
     v.flag("global_values_are_keys", c.global_values_are_keys), v.flag("global_sinks", c.global_sinks);

@@ -116,7 +116,7 @@ void RopeTables::make(Context& context, DType wide, int64_t positions) {
     global_.query_factors =
         query_factors(context, wide, [&](int64_t p) { return config_.rope_scaling.query_factor(p); });
   if (has_local()) fill(local_, plain_frequencies(config_.local_rope_theta, config_.turned_dim()), 1);
-  if (!scales_unrotated() || config_.unrotated_every == 0) return;
+  if (!scales_unrotated() || !config_.has_unrotated()) return;
   fill(unrotated_, {0.0}, 1);
   unrotated_.query_factors =
       query_factors(context, wide, [&](int64_t p) { return config_.unrotated_query_factor(p); });

@@ -49,6 +49,7 @@ std::map<LayerKind, int64_t> kinds_of(const ModelConfig& c) {
 ModelConfig of_kind(ModelConfig c, const LayerKind& kind, int64_t layers) {
   if (c.has_states()) c.attention_every = kind.is_recurrent ? layers + 1 : 1;
   c.first_dense_layers = kind.has_experts ? 0 : layers;
+  c.global_layers.clear(), c.unrotated_layers.clear();
   if (kind.is_global) c.first_local_layer = layers;
   // As if keys were made, which are few, so that a probe needs no layer of another kind.
   if (kind.shares_keys && c.shared_kv_ffn > 0) c.ffn = c.shared_kv_ffn;

@@ -16,22 +16,27 @@ ModelConfig essence(ModelConfig c) {
   c.router_bias = c.has_router_bias(), c.router_bias_rate = 0;
   if (c.global_head_dim == 0 && c.attention_scale == 1 / std::sqrt(float(c.head_dim))) c.attention_scale = 0;
   if (c.position == PositionKind::learned) c.rope_theta = neutral.rope_theta, c.rotary_dim = neutral.rotary_dim;
-  if (c.position == PositionKind::learned || c.unrotated_every > c.layers) c.unrotated_every = 0;
-  if (c.unrotated_every == 1) c.rope_theta = neutral.rope_theta;  // nothing turns
+  const ModelConfig told = c;
+  c.unrotated_every = 0, c.unrotated_layers.clear();
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (told.position == PositionKind::rope && !told.is_rotated(i)) c.unrotated_layers.push_back(i);
+  if (int64_t(c.unrotated_layers.size()) == c.layers) c.rope_theta = neutral.rope_theta;  // nothing turns
   if (c.rope_scaling.kind == RopeScaling::Kind::none) c.rope_scaling = neutral.rope_scaling;
   if (c.rope_scaling.kind == RopeScaling::Kind::longrope) c.rope_scaling.factor = 1;
   if (!c.qk_norm || c.position == PositionKind::learned) c.qk_norm_turned = false;
   if (!c.qk_norm) c.qk_norm_weight = true;
-  if (c.unrotated_every == 0) c.unrotated_query_beta = neutral.unrotated_query_beta;
+  if (!c.has_unrotated()) c.unrotated_query_beta = neutral.unrotated_query_beta;
   if (c.unrotated_query_beta == 0) c.unrotated_query_interval = neutral.unrotated_query_interval;
   if (c.has_states()) {
-    const ModelConfig told = c;
     c.attention_every = 1, c.attention_layers.clear();
     for (int64_t i = 0; i < c.layers; ++i)
       if (told.has_mixer(i) && !told.is_recurrent(i)) c.attention_layers.push_back(i);
     if (c.attention_layers.empty()) c.attention_every = c.layers + 1;
   }
-  if (c.window == 0) c.first_local_layer = c.global_every = 0, c.local_rope_theta = 0;
+  if (c.window == 0) c.local_rope_theta = 0;
+  c.first_local_layer = c.global_every = 0, c.global_layers.clear();
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (told.is_global(i)) c.global_layers.push_back(i);
   if (c.rope_scaling.kind == RopeScaling::Kind::proportional) {
     const auto pairs = double(c.global_turned_dim() / 2);
     c.rope_scaling.original_context = 0;

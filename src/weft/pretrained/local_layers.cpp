@@ -6,21 +6,35 @@
 
 namespace weft {
 
-bool set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
-  if (int64_t(is_local.size()) != c.layers) return false;
+void set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
   const auto begin = is_local.begin(), end = is_local.end();
   const auto first = std::find(begin, end, true);
+  c.global_layers.clear();
   if (first == end) {
     c.window = 0;
-    return true;
+    return;
   }
   const auto global = std::find(first, end, false);
   const int64_t every = global == end ? 0 : global - begin + 1;
   if (c.global_every == 0 || every > 0) c.global_every = every;
   c.first_local_layer = first - begin;
-  for (int64_t i = 0; i < c.layers; ++i)
-    if (is_local[size_t(i)] != c.is_local(i)) return false;
-  return true;
+  const auto layers = std::views::iota(int64_t(0), c.layers);
+  if (std::ranges::all_of(layers, [&](int64_t i) { return is_local[size_t(i)] == c.is_local(i); })) return;
+  c.first_local_layer = c.global_every = 0;
+  for (const int64_t i : layers)
+    if (!is_local[size_t(i)]) c.global_layers.push_back(i);
+}
+
+void set_unrotated_layers(ModelConfig& c, const std::vector<bool>& is_rotated) {
+  const auto layers = std::views::iota(int64_t(0), c.layers);
+  const auto first = std::ranges::find(is_rotated, false);
+  c.unrotated_layers.clear(), c.unrotated_every = 0;
+  if (first == is_rotated.end()) return;
+  c.unrotated_every = first - is_rotated.begin() + 1;
+  if (std::ranges::all_of(layers, [&](int64_t i) { return is_rotated[size_t(i)] == c.is_rotated(i); })) return;
+  c.unrotated_every = 0;
+  for (const int64_t i : layers)
+    if (!is_rotated[size_t(i)]) c.unrotated_layers.push_back(i);
 }
 
 void set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {

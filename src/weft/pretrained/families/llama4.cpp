@@ -52,7 +52,7 @@ void chunk_fields(HfFields& f, ModelConfig& c) {
   std::vector<bool> is_local;
   for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_rotated(i));
   if (f.has(kTypes)) is_local = layers_that_are(f, c, kTypes, kLocal, kGlobal);
-  if (!set_local_layers(c, is_local)) f.refuse(kTypes, "weft knows every n-th layer as a global one");
+  set_local_layers(c, is_local);
 }
 
 // Of layers without positions. What turns it on was a number in the first files.
@@ -64,7 +64,7 @@ void query_scale_fields(HfFields& f, ModelConfig& c) {
     if (!is_number) f.flag(kIsScaled, is_scaled, true);
     f.number("attn_scale", c.unrotated_query_beta, 0.1);
     f.size("floor_scale", c.unrotated_query_interval, 8192);
-    if (!is_scaled || c.unrotated_every == 0) c.unrotated_query_beta = 0;
+    if (!is_scaled || !c.has_unrotated()) c.unrotated_query_beta = 0;
     return;
   }
   f.to()[kIsScaled] = c.unrotated_query_beta > 0;

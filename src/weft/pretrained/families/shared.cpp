@@ -10,12 +10,13 @@ namespace weft {
 namespace {
 
 using Kind = RopeScaling::Kind;
-const HfFields::Names<Kind> kScalings{{"default", Kind::none},    {"linear", Kind::linear},
-                                      {"dynamic", Kind::dynamic}, {"llama3", Kind::llama3},
-                                      {"yarn", Kind::yarn},       {"longrope", Kind::longrope},
-                                      {"su", Kind::longrope},     {"proportional", Kind::proportional},
-                                      {"mrope", Kind::none}};  // three positions to a token, which are one where
-                                                               // there is text alone
+const HfFields::Names<Kind> kScalings{
+    {"default", Kind::none},       {"linear", Kind::linear},
+    {"dynamic", Kind::dynamic},    {"llama3", Kind::llama3},
+    {"yarn", Kind::yarn},          {"longrope", Kind::longrope},
+    {"su", Kind::longrope},        {"proportional", Kind::proportional},
+    {"deepseek_yarn", Kind::yarn}, {"mrope", Kind::none}};  // three positions to a token, which are one where
+                                                            // there is text alone
 
 void original_context(HfFields& f, RopeScaling& s, int64_t otherwise) {
   f.size("original_max_position_embeddings", s.original_context, otherwise);
@@ -251,8 +252,7 @@ void layer_types_field(HfFields& f, ModelConfig& c) {
     return;
   }
   if (!f.has("layer_types") || c.window == 0) return;
-  if (!set_local_layers(c, layers_that_are(f, c, "layer_types", "sliding_attention", "full_attention")))
-    f.refuse("layer_types", "weft knows every n-th layer as a global one");
+  set_local_layers(c, layers_that_are(f, c, "layer_types", "sliding_attention", "full_attention"));
 }
 
 void last_layers_local_fields(HfFields& f, ModelConfig& c, int64_t absent) {
@@ -275,8 +275,9 @@ bool window_pattern_fields(HfFields& f, ModelConfig& c, const char* pattern_key)
 
 void unrotated_global_layers(HfFields& f, ModelConfig& c, bool has_window) {
   if (!f.is_reading()) return;
-  if (c.first_local_layer > 0) f.refuse("layer_types", "every n-th layer must be a global one");
-  c.unrotated_every = c.window > 0 ? c.global_every : has_window ? 1 : 0;
+  std::vector<bool> is_rotated;
+  for (int64_t i = 0; i < c.layers; ++i) is_rotated.push_back(c.window > 0 ? c.is_local(i) : !has_window);
+  set_unrotated_layers(c, is_rotated);
 }
 
 void unrotated_layers_fields(HfFields& f, ModelConfig& c) {
@@ -291,12 +292,9 @@ void unrotated_layers_fields(HfFields& f, ModelConfig& c) {
   if (!f.has(kLayers) || f.from().at(kLayers).size() == 0) return;
   const JsonView layers = f.from().at(kLayers);
   if (layers.size() != c.layers) f.refuse(kLayers, "it must name every layer");
-  c.unrotated_every = 0;
-  for (int64_t i = 0; i < c.layers; ++i) {
-    const bool is_rotated = layers.at(i).integer(0, 1) != 0;
-    if (!is_rotated && c.unrotated_every == 0) c.unrotated_every = i + 1;
-    if (is_rotated != c.is_rotated(i)) f.refuse(kLayers, "weft knows every n-th layer as one without positions");
-  }
+  std::vector<bool> is_rotated;
+  for (int64_t i = 0; i < c.layers; ++i) is_rotated.push_back(layers.at(i).integer(0, 1) != 0);
+  set_unrotated_layers(c, is_rotated);
 }
 
 void sparse_layers_fields(HfFields& f, ModelConfig& c, int64_t absent) {

@@ -129,8 +129,8 @@ void gemma4_fields(GgufFields& f, ModelConfig& c) {
   f.size(kWindow, c.window);
   if (c.window == 0) f.refuse(kWindow, "some layers must be local");
   if (const auto* const flags = f.is_reading() ? f.flags(kPattern) : nullptr) {
-    if (int64_t(flags->size()) != c.layers || !set_local_layers(c, *flags))
-      f.refuse(kPattern, "weft knows every n-th layer as a global one");
+    if (int64_t(flags->size()) != c.layers) f.refuse(kPattern, "it must tell every layer");
+    set_local_layers(c, *flags);
   } else if (f.is_reading()) {
     f.refuse(kPattern, "it must say of each layer whether it is local");
   } else {

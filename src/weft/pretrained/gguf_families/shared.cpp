@@ -220,7 +220,7 @@ void gguf_window_fields(GgufFields& f, ModelConfig& c, int64_t absent, int64_t e
     f.set("attention.sliding_window", c.window);
     std::vector<bool> is_local;
     for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(c.is_local(i));
-    if (c.first_local_layer > 0)
+    if (c.first_local_layer > 0 || !c.global_layers.empty())
       f.set(kPattern, std::move(is_local));
     else if (c.global_every != every)
       f.set(kPattern, c.global_every);
@@ -236,7 +236,8 @@ void gguf_window_fields(GgufFields& f, ModelConfig& c, int64_t absent, int64_t e
   if (c.window == 0) return;
   c.global_every = 0;
   if (const auto* flags = f.flags(kPattern)) {
-    if (!set_local_layers(c, *flags)) f.refuse(kPattern, "weft knows every n-th layer as a global one");
+    if (int64_t(flags->size()) != c.layers) f.refuse(kPattern, "it must tell every layer");
+    set_local_layers(c, *flags);
   } else {
     f.size(kPattern, c.global_every, every);
   }
