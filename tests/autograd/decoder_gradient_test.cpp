@@ -68,6 +68,9 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     }
     if (m.state_rule == StateKind::kimi_delta && c.lora_rank == 0)
       m.kv_heads = 3, m.kv_rank = 5, m.rotary_dim = 2, m.value_dim = 3;
+    if (std::string_view(c.family) == "hyperclovax") m.residual_scale = 0.6f;
+    if (std::string_view(c.family) == "granite_swa")
+      m.layers = 3, m.window = 3, m.global_layers = {0, 2}, m.unrotated_layers = {2};
     const bool shares_index = std::string_view(c.family) == "glm_moe_dsa";
     if (std::string_view(c.family) == "deepseek_v32" || shares_index) {
       m.kv_heads = 3, m.kv_rank = 5, m.query_rank = 4, m.rotary_dim = 2, m.value_dim = 3;
@@ -192,6 +195,9 @@ constexpr DecoderCase kDecoderCases[] = {
     {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,
      WeightGrads::later},
     {"granite_hybrid_lora", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::later, 2, 4},
+    {"granite_swa", "granite_swa", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"hyperclovax", "hyperclovax", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"hyperclovax_lora_recompute_later", "hyperclovax", false, true, false, 0, "swiglu", 1, WeightGrads::later, 2},
     {"falcon_h1", "falcon_h1", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"falcon_h1_lora_dropout_recompute", "falcon_h1", false, true, false, 0.2f, "swiglu", 1, WeightGrads::later, 2},
     {"olmo_hybrid", "olmo_hybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},

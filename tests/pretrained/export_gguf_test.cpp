@@ -44,6 +44,7 @@ constexpr Architecture kArchitectures[] = {
     {"llama_dynamic", ""},
     {"cohere", "command-r"},
     {"cohere2", "cohere2"},
+    {"cwm", "llama"},
     {"deepseek_v2", "deepseek2"},
     {"mistral4", ""},
     {"deepseek_v3", ""},  // its stretch multiplies angles and scores by two different numbers
@@ -75,6 +76,16 @@ constexpr Architecture kArchitectures[] = {
     {"hunyuan_v1_dense", "hunyuan-dense"},
     {"hunyuan_v1_moe", "hunyuan-moe"},
     {"granitemoe", "granitemoe"},
+    {"granitemoeshared", "granitemoe"},
+    {"granite_swa", ""},
+    {"granitemoe_swa", ""},
+    {"helium", "llama"},
+    {"hy_v3", "glm4moe"},
+    {"hyperclovax", ""},  // it has norms behind its parts, whose results are scaled
+    {"hyperclovax_pre", "granite"},
+    {"internlm3", "llama"},
+    {"iquestcoder", "llama"},
+    {"jais2", "jais2"},
     {"granite4", "granite"},
     {"granite4_moe", "granitemoe"},
     {"granite4_h", "granitehybrid"},
@@ -138,11 +149,15 @@ constexpr Architecture kArchitectures[] = {
     {"qwen3_moe", "qwen3moe"},
     {"qwen3_moe_sparse", ""},  // every layer has experts there
     {"qwen3_vl_moe", "qwen3moe"},
+    {"sarvam_mla", "deepseek2"},
+    {"sarvam_moe", "glm4moe"},
     {"seed_oss", "seed_oss"},
     {"smollm3", "smollm3"},
     {"stablelm", "stablelm"},
     {"stablelm_parallel", "stablelm"},
     {"starcoder2", "starcoder2"},
+    {"vaultgemma", ""},
+    {"youtu", "deepseek2"},
 };
 std::string architecture_of(const std::string& model) {
   for (const Architecture& a : kArchitectures)

@@ -100,6 +100,47 @@ TEST(HfConfigTest, SomeLayersHaveAnIndex) {
   EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 3, 5, 6}));
 }
 
+// Where a file names no layers; and any pattern, where it does.
+TEST(HfConfigTest, LayersAreGlobalByAnyPattern) {
+  const auto layers_of = [](const nlohmann::json& json) {
+    const ModelConfig c = parse_hf_config(json.dump(), "x").model;
+    std::string text;
+    for (int64_t i = 0; i < c.layers; ++i)
+      text += c.is_local(i) ? (c.is_rotated(i) ? 'l' : '?') : c.is_rotated(i) ? 'g' : 'n';
+    return text;
+  };
+  for (const char* name : {"cwm", "granite_swa"}) {
+    nlohmann::json json = sample(name);
+    json["num_hidden_layers"] = 9, json.erase("layer_types"), json.erase("layer_rope_theta");
+    EXPECT_EQ(layers_of(json), "glllglllg") << name;
+  }
+  EXPECT_EQ(layers_of(sample("granite_swa")), "nlnln");
+  EXPECT_EQ(layers_of(sample("granitemoe_swa")), "glllg");
+  nlohmann::json olmo = sample("olmo3");
+  olmo["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
+  EXPECT_EQ(layers_of(olmo), "gglg");
+  olmo["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "sliding_attention"};
+  EXPECT_EQ(layers_of(olmo), "lggl");
+  nlohmann::json smollm = sample("smollm3");
+  smollm["no_rope_layers"] = {0, 1, 1, 0};
+  EXPECT_EQ(layers_of(smollm), "nggn");
+}
+
+// The library's own names, and those of the first files.
+TEST(HfConfigTest, KeysOfSarvamHaveTwoNames) {
+  for (const char* name : {"sarvam_moe", "sarvam_mla"}) {
+    nlohmann::json json = sample(name);
+    const ModelConfig plain = parse_hf_config(json.dump(), "x").model;
+    EXPECT_EQ(plain.experts, 8) << name;
+    for (const auto& [first, own] :
+         {std::pair{"num_experts", "n_routed_experts"}, std::pair{"num_shared_experts", "n_shared_experts"},
+          std::pair{"use_qkv_bias", "attention_bias"}})
+      if (json.contains(first)) json[own] = json[first], json.erase(first);
+    EXPECT_EQ(parse_hf_config(json.dump(), "x").model, plain) << name;
+  }
+  EXPECT_EQ(parse_hf_config(sample("sarvam_mla").dump(), "x").model.rope_scaling.kind, RopeScaling::Kind::yarn);
+}
+
 // As Transformers writes them since it knows shapes layer by layer.
 TEST(HfConfigTest, ShapesOfLayersAreReadOneByOne) {
   nlohmann::json json = sample("gemma4");
@@ -258,6 +299,15 @@ INSTANTIATE_TEST_SUITE_P(
             "another_kind_of_index", "glm_moe_dsa", Json{{"indexer_types", {"full", "half", "full"}}}, {"not half"}},
         Mistake{"index_pattern", "glm_moe_dsa", Json{{"index_topk_pattern", "FSF"}}, {"index_topk_pattern"}},
         Mistake{"no_index", "deepseek_v32", Json{{"index_n_heads", 0}}, {"index_n_heads"}},
+        Mistake{"biases_of_some", "internlm3", Json{{"bias", false}}, {"bias", "all projections"}},
+        Mistake{"clipped_queries", "iquestcoder", Json{{"clip_qkv", 8.0}}, {"clip_qkv"}},
+        Mistake{"narrow_heads", "helium", Json{{"head_dim", 2}}, {"head_dim"}},
+        Mistake{"biases_of_experts", "hy_v3", Json{{"mlp_bias", true}}, {"mlp_bias"}},
+        Mistake{"angles_of_some_layers", "granite_swa", Json{{"layer_rope_theta", {0, 1}}}, {"layer_rope_theta"}},
+        Mistake{"angles_that_differ",
+                "granitemoe_swa",
+                Json{{"layer_rope_theta", {50000, 5000, 5000, 5001, 50000}}},
+                {"layer_rope_theta", "alike"}},
         Mistake{"gates_with_biases", "afmoe", Json{{"attention_bias", true}}, {"attention_bias"}},
         Mistake{"unknown_layers",
                 "granite4_h",

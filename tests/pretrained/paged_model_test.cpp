@@ -57,6 +57,10 @@ constexpr PagedModel kModels[] = {
      [](ModelConfig& c) {
        c.kv_heads = 1, c.window = 10, c.global_every = 2, c.attention_softcap = 4, c.qk_norm = true;
      }},
+    {"layers_by_number", "granite_swa",
+     [](ModelConfig& c) {
+       c.layers = 4, c.window = 10, c.global_layers = {0, 3}, c.unrotated_layers = {3};
+     }},
     {"post", "llama", [](ModelConfig& c) { c.block = BlockKind::post; }},
     {"both", "llama", [](ModelConfig& c) { c.block = BlockKind::both; }},
     {"parallel", "llama", [](ModelConfig& c) { c.block = BlockKind::parallel; }},

@@ -179,7 +179,8 @@ const MeshCase kPreNormCases[] = {
     {.family = "olmo_hybrid", .shape = {.tp = 2}, .lora = kDeltaLora},
 };
 
-// Gated attention between norms, beside experts; values narrower than keys, and sinks in local layers.
+// Gated attention between norms, beside experts; values narrower than keys, and sinks in local layers; layers that
+// are global by their number; sums that are scaled behind norms.
 const MeshCase kGatedCases[] = {
     {.family = "afmoe", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
     {.family = "afmoe", .shape = {.cp = 2, .tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
@@ -187,6 +188,9 @@ const MeshCase kGatedCases[] = {
     {.family = "mimo_v2_flash", .shape = {.cp = 2}, .recompute = {RecomputePolicy::What::attention}},
     {.family = "mimo_v2_flash", .shape = {.cp = 2, .tp = 2}, .cp_mode = ContextMode::allgather},
     {.family = "mimo_v2_flash", .shape = {.pp = 2, .tp = 2}, .accumulation = 2, .lora = kLora},
+    {.family = "granite_swa", .shape = {.pp = 2, .tp = 2}, .accumulation = 2},
+    {.family = "granite_swa", .shape = {.cp = 2}, .recompute = {RecomputePolicy::What::attention}},
+    {.family = "hyperclovax", .shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .sequence_parallel = true},
 };
 
 const LoraConfig kOutputLora{

@@ -124,6 +124,12 @@ inline Recipe recipe_of(const MeshCase& c) {
     if (m.family == "glm_moe_dsa") m.index_layers = {0, 2};
     complete(m);
   }
+  if (r.model.family == "granite_swa") {
+    ModelConfig& m = r.model;
+    m.window = 6, m.global_layers = {0, 3}, m.unrotated_layers = {3}, m.local_rope_theta = 5000;
+    complete(m);
+  }
+  if (r.model.family == "hyperclovax") r.model.residual_scale = 0.4f;
   if (r.model.family == "mimo_v2_flash") {
     ModelConfig& m = r.model;
     m.window = 6, m.first_local_layer = 1, m.global_every = 4, m.global_kv_heads = 1, m.value_dim = 6;

@@ -55,6 +55,18 @@ ModelConfig hunyuan(const char* family) {
   return c;
 }
 
+ModelConfig helium() {
+  ModelConfig c = named("helium", {});
+  c.norm_eps = 1e-8f, c.rope_theta = 1e5;
+  return c;
+}
+
+ModelConfig cwm() {
+  ModelConfig c = named("cwm", {});
+  c.rope_theta = 1e6;
+  return c;
+}
+
 ModelConfig ministral3() {
   ModelConfig c = named("ministral3", {});
   c.head_dim = 128, c.rope_theta = 1e6;
@@ -223,6 +235,10 @@ const std::vector<Family>& llama_families() {
       {gpt_oss(), Presets{{"gpt-oss-20b", gpt_oss(24, 32)}, {"gpt-oss-120b", gpt_oss(36, 128)}}},
       {llama4(), Presets{{"llama-4-scout", llama4_scout()}, {"llama-4-maverick", llama4_maverick()}}},
       {named("ministral", ModelConfig{}), Presets{}},
+      {named("internlm3", ModelConfig{}), Presets{}},
+      {named("iquestcoder", ModelConfig{}), Presets{}},
+      {cwm(), Presets{}},
+      {helium(), Presets{}},
       {qwen2_moe(), Presets{}},
       {hunyuan("hunyuan_v1_dense"), Presets{}},
       {hunyuan("hunyuan_v1_moe"), Presets{}},

@@ -231,6 +231,45 @@ ModelConfig glm4_moe_lite() {
   return c;
 }
 
+// Hy3: experts as in K-EXAONE, attention of all layers alike.
+ModelConfig hy_v3() {
+  ModelConfig c = exaone_moe();
+  c.family = "hy_v3", c.rope_theta = 11158840;
+  return c;
+}
+
+// DeepSeek-V3's latent attention, and no experts.
+ModelConfig youtu() {
+  ModelConfig c = deepseek("youtu");
+  c.tie_embeddings = true;
+  return c;
+}
+
+ModelConfig sarvam_moe() {
+  ModelConfig c = dots1();
+  c.family = "sarvam_moe", c.rope_theta = 8e6;
+  return c;
+}
+
+ModelConfig sarvam_mla() {
+  ModelConfig c = deepseek_v3();
+  c.family = "sarvam_mla";
+  return c;
+}
+
+ModelConfig hyperclovax() {
+  ModelConfig c = named("hyperclovax");
+  c.block = BlockKind::both, c.norm_eps = 1e-6f;
+  return c;
+}
+
+// Granite with a window and sinks.
+ModelConfig granite_swa(const char* family) {
+  ModelConfig c = named(family);
+  c.attention_sinks = true;
+  return c;
+}
+
 ModelConfig minimax_m2() {
   ModelConfig c = named("minimax_m2");
   c.qk_norm_across = true, c.norm_eps = 1e-6f;
@@ -241,6 +280,13 @@ ModelConfig minimax_m2() {
 ModelConfig nemotron() {
   ModelConfig c = named("nemotron");
   c.norm = NormKind::layer, c.norm_bias = c.norm_offset = true;
+  c.activation = Activation::relu_squared, c.is_gated = false;
+  return c;
+}
+
+ModelConfig jais2() {
+  ModelConfig c = named("jais2");
+  c.norm = NormKind::layer, c.norm_bias = c.mlp_bias = c.qkv_bias = c.output_bias = true;
   c.activation = Activation::relu_squared, c.is_gated = false;
   return c;
 }
@@ -292,6 +338,7 @@ const std::vector<Family>& variant_families() {
                                         olmoe(),
                                         gemma("gemma", BlockKind::pre),
                                         gemma("gemma2", BlockKind::both),
+                                        gemma("vaultgemma", BlockKind::pre),
                                         gemma3(),
                                         gpt_neox(),
                                         falcon(),
@@ -304,10 +351,19 @@ const std::vector<Family>& variant_families() {
                                         glm("glm", BlockKind::pre),
                                         glm("glm4", BlockKind::both),
                                         glm4_moe_lite(),
+                                        hy_v3(),
+                                        youtu(),
+                                        sarvam_moe(),
+                                        sarvam_mla(),
                                         minimax_m2(),
                                         named("granite"),
                                         named("granitemoe"),
+                                        named("granitemoeshared"),
+                                        granite_swa("granite_swa"),
+                                        granite_swa("granitemoe_swa"),
+                                        hyperclovax(),
                                         nemotron(),
+                                        jais2(),
                                         arcee(),
                                         afmoe(),
                                         mimo_v2_flash(),

@@ -16,8 +16,8 @@ const std::vector<GgufFamily>& families() {
     std::vector<GgufFamily> families;
     for (const auto& some :
          {gguf_llama_families(), gguf_qwen_families(), gguf_phi_families(), gguf_gemma_families(),
-          gguf_layer_norm_families(), gguf_olmo_families(), gguf_cohere_families(), gguf_exaone_families(),
-          gguf_glm_families(), gguf_gpt_oss_families(), gguf_llama4_families(), gguf_hunyuan_families(),
+          gguf_layer_norm_families(), gguf_olmo_families(), gguf_cohere_families(), gguf_glm_families(),
+          gguf_exaone_families(), gguf_gpt_oss_families(), gguf_llama4_families(), gguf_hunyuan_families(),
           gguf_minimax_families(), gguf_deepseek_families(), gguf_kimi_families(), gguf_lfm2_families(),
           gguf_nemotron_h_families(), gguf_falcon_h1_families(), gguf_afmoe_families()})
       families.insert(families.end(), some.begin(), some.end());

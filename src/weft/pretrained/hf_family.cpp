@@ -97,14 +97,14 @@ const std::vector<HfFamily>& hf_families() {
   static const std::vector<HfFamily> all = [] {
     std::vector<HfFamily> families;
     for (const auto& some :
-         {hf_llama_families(),      hf_qwen_families(),     hf_olmo_families(),     hf_gemma_families(),
-          hf_deepseek_families(),   hf_gpt2_families(),     hf_neox_families(),     hf_falcon_families(),
-          hf_falcon_h1_families(),  hf_afmoe_families(),    hf_bamba_families(),    hf_olmo_hybrid_families(),
-          hf_mimo_families(),       hf_cohere_families(),   hf_exaone_families(),   hf_glm_families(),
-          hf_gpt_oss_families(),    hf_llama4_families(),   hf_granite_families(),  hf_hunyuan_families(),
-          hf_kimi_families(),       hf_lfm2_families(),     hf_minimax_families(),  hf_nemotron_families(),
-          hf_nemotron_h_families(), hf_opt_families(),      hf_seed_oss_families(), hf_smollm_families(),
-          hf_stablelm_families(),   hf_starcoder_families()})
+         {hf_llama_families(),      hf_qwen_families(),      hf_olmo_families(),     hf_gemma_families(),
+          hf_deepseek_families(),   hf_gpt2_families(),      hf_neox_families(),     hf_falcon_families(),
+          hf_falcon_h1_families(),  hf_afmoe_families(),     hf_bamba_families(),    hf_olmo_hybrid_families(),
+          hf_mimo_families(),       hf_cohere_families(),    hf_exaone_families(),   hf_glm_families(),
+          hf_gpt_oss_families(),    hf_llama4_families(),    hf_granite_families(),  hf_hunyuan_families(),
+          hf_kimi_families(),       hf_lfm2_families(),      hf_minimax_families(),  hf_nemotron_families(),
+          hf_nemotron_h_families(), hf_opt_families(),       hf_seed_oss_families(), hf_smollm_families(),
+          hf_stablelm_families(),   hf_starcoder_families(), hf_helium_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();

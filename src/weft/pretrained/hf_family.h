@@ -33,6 +33,7 @@ struct HfFamily {
   std::span<const NameRow> mtp = {};
   std::string_view mtp_layer = "model.layers.#";
   const char* mtp_key = "num_nextn_predict_layers";  // of config.json: how many there are
+  bool leaves_layers_behind = false;  // weft does not know it, and leaves out what lies behind the last layer
 };
 
 // All families, in the order in which a model looks for one that can say all of it.

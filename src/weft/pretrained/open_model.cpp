@@ -154,6 +154,7 @@ class HuggingFaceSource final : public ModelSource {
     // What of a part that predicts further on is not read.
     const std::string behind = mtp_name(family, "model.layers.#.*", config.model.layers);
     if (!family.mtp.empty()) ignored.insert(ignored.end(), {behind, "mtp.*"});
+    if (family.leaves_layers_behind) ignored.push_back(behind);
     std::vector<ParamNames> names = names_in(*weights, config);
     bind(std::move(weights), std::move(names), family.base, ignored);
   }

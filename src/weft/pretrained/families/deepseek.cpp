@@ -1,5 +1,5 @@
 // DeepSeek-V2, V3 and V3.2 as Hugging Face saves them: latent attention, shared experts, groups of experts, keys that
-// an index selects; and GLM-4.7-Flash and GLM-5, which are built so too.
+// an index selects; and GLM-4.7-Flash, GLM-5, Sarvam 105B and Youtu-LLM, which are built so too.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -25,17 +25,22 @@ void query_rank_field(HfFields& f, ModelConfig& c, int64_t absent) {
 struct AbsentKeys {
   int64_t query_rank = 1536;
   double norm_eps = 1e-6;
+  bool is_tied = false;
+  AbsentExperts experts = {};
   void (*rope_fields)(HfFields&, ModelConfig&) = [](HfFields& f, ModelConfig& c) { weft::rope_fields(f, c, 10000); };
 };
-void common_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent = {}) {
+void dense_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent) {
   common_shape_fields(f, c);
   latent_attention_fields(f, c, absent.query_rank);
   f.only("rope_interleave", true);
   f.number("rms_norm_eps", c.norm_eps, absent.norm_eps);
-  f.flag("tie_word_embeddings", c.tie_embeddings, false);
+  f.flag("tie_word_embeddings", c.tie_embeddings, absent.is_tied);
   activation_field(f, "hidden_act", c.activation, "silu");
   absent.rope_fields(f, c);
-  deepseek_expert_fields(f, c);
+}
+void common_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent = {}) {
+  dense_fields(f, c, absent);
+  deepseek_expert_fields(f, c, absent.experts);
 }
 
 void v2_fields(HfFields& f, ModelConfig& c) {
@@ -55,6 +60,15 @@ void v3_fields(HfFields& f, ModelConfig& c, const AbsentKeys& absent) {
   f.only("topk_method", "noaux_tc");
 }
 void v3_fields(HfFields& f, ModelConfig& c) { v3_fields(f, c, {}); }
+
+void sarvam_fields(HfFields& f, ModelConfig& c) {
+  v3_fields(f, c, {.query_rank = 0, .experts = {.shared = 1, .first_dense = 1, .scale = 2.5}});
+}
+
+void youtu_fields(HfFields& f, ModelConfig& c) {
+  dense_fields(f, c, {.is_tied = true});
+  f.only("mlp_bias", false);
+}
 
 void mistral4_fields(HfFields& f, ModelConfig& c) {
   common_fields(f, c, {.query_rank = 1024, .rope_fields = [](HfFields& g, ModelConfig& d) {
@@ -200,17 +214,17 @@ const std::vector<NameRow>& latent_attention_names(const ModelConfig& c) {
   return c.query_rank > 0 ? rows : direct;
 }
 
-void deepseek_expert_fields(HfFields& f, ModelConfig& c) {
-  f.size("n_routed_experts", c.experts);
+void deepseek_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& absent) {
+  f.size(either(f, "n_routed_experts", "num_experts"), c.experts);
   if (!f.is_reading() && c.experts == 0 && c.mtp_layers > 0)
     f.refuse("n_routed_experts", "the part that predicts further on has experts in models of this kind");
-  f.size("n_shared_experts", c.shared_experts, 0);
+  f.size(either(f, "n_shared_experts", "num_shared_experts"), c.shared_experts, absent.shared);
   f.size("num_experts_per_tok", c.experts_per_token);
   f.size("moe_intermediate_size", c.expert_ffn);
   int64_t dense = c.experts > 0 ? c.first_dense_layers : c.layers;
-  f.size("first_k_dense_replace", dense, 0);
+  f.size("first_k_dense_replace", dense, absent.first_dense);
   c.first_dense_layers = dense;
-  f.number("routed_scaling_factor", c.routed_scale, 1);
+  f.number("routed_scaling_factor", c.routed_scale, absent.scale);
   f.size("n_group", c.expert_groups, 1);
   f.size("topk_group", c.groups_per_token, 1);
   f.only("moe_layer_freq", int64_t(1));
@@ -236,6 +250,18 @@ std::vector<HfFamily> hf_deepseek_families() {
            .model_type = "kimi_k2",
            .architecture = "DeepseekV3ForCausalLM",
            .fields = v3_fields,
+           .names = names,
+           .base = "model."},
+          {.family = "sarvam_mla",
+           .model_type = "sarvam_mla",
+           .architecture = "DeepseekV3ForCausalLM",
+           .fields = sarvam_fields,
+           .names = names,
+           .base = "model."},
+          {.family = "youtu",
+           .model_type = "youtu",
+           .architecture = "YoutuForCausalLM",
+           .fields = youtu_fields,
            .names = names,
            .base = "model."},
           {.family = "deepseek_v32",

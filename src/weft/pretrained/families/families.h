@@ -4,7 +4,7 @@
 
 namespace weft {
 
-std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Mixtral, Phi, Arcee
+std::vector<HfFamily> hf_llama_families();  // and what came of it: Mistral, Mixtral, Phi, CWM, InternLM3
 std::vector<HfFamily> hf_llama4_families();
 std::vector<HfFamily> hf_qwen_families();
 std::vector<HfFamily> hf_olmo_families();
@@ -23,6 +23,7 @@ std::vector<HfFamily> hf_exaone_families();
 std::vector<HfFamily> hf_glm_families();
 std::vector<HfFamily> hf_gpt_oss_families();
 std::vector<HfFamily> hf_granite_families();
+std::vector<HfFamily> hf_helium_families();
 std::vector<HfFamily> hf_hunyuan_families();
 std::vector<HfFamily> hf_kimi_families();
 std::vector<HfFamily> hf_lfm2_families();
@@ -34,6 +35,9 @@ std::vector<HfFamily> hf_seed_oss_families();
 std::vector<HfFamily> hf_smollm_families();
 std::vector<HfFamily> hf_stablelm_families();
 std::vector<HfFamily> hf_starcoder_families();
+
+// Of two names of a key the one that a file has; the first where it has neither, and to write.
+const char* either(const HfFields& fields, const char* key, const char* other);
 
 // As it is read, before the configuration is complete.
 int64_t width_of_head(const ModelConfig& config);
@@ -76,6 +80,8 @@ std::vector<bool> layers_that_are(const HfFields& fields, const ModelConfig& con
                                   std::string_view kind, std::string_view other);
 // layer_types, where it is there: the window's layers are those that it calls "sliding_attention".
 void layer_types_field(HfFields& fields, ModelConfig& config);
+// sliding_window, and layer_types: where a file has none, every fourth layer is global, from the first on.
+void first_of_four_global_fields(HfFields& fields, ModelConfig& config, int64_t absent_window);
 // max_window_layers, and layer_types: of a model with a window, the layers from that one on are local.
 void last_layers_local_fields(HfFields& fields, ModelConfig& config, int64_t absent);
 // layer_types, of models with states: the names of layers that attend, and of the others. False: a file that is read
@@ -104,8 +110,12 @@ void shared_width_field(HfFields& fields, ModelConfig& config, const char* key, 
 // What DeepSeek-V2 calls latent attention, and who follows it: its shape, but for how it turns, and its tensors.
 void latent_attention_fields(HfFields& fields, ModelConfig& config, int64_t absent_query_rank);
 const std::vector<NameRow>& latent_attention_names(const ModelConfig& config);
-// What DeepSeek-V3 calls experts, and who follows it.
-void deepseek_expert_fields(HfFields& fields, ModelConfig& config);
+// What DeepSeek-V3 calls experts, and who follows it. What a file without a key means:
+struct AbsentExperts {
+  int64_t shared = 0, first_dense = 0;
+  double scale = 1;
+};
+void deepseek_expert_fields(HfFields& fields, ModelConfig& config, const AbsentExperts& absent = {});
 
 // What DeepSeek-V3 calls the part that predicts a token further on, and who follows it.
 std::span<const NameRow> deepseek_mtp_names();

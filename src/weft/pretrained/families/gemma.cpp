@@ -1,5 +1,6 @@
-// Gemma as Hugging Face saves it; from 2 on with norms on both sides, local layers between global ones, caps; of the
-// fourth generation with wider heads in global layers, and experts beside the dense part.
+// Gemma as Hugging Face saves it; from 2 on with norms on both sides, which VaultGemma has before its parts alone,
+// local layers between global ones, caps; of the fourth generation with wider heads in global layers, and experts
+// beside the dense part.
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -227,6 +228,12 @@ std::vector<HfFamily> hf_gemma_families() {
           {.family = "gemma2",
            .model_type = "gemma2",
            .architecture = "Gemma2ForCausalLM",
+           .fields = gemma2_fields,
+           .names = names,
+           .base = "model."},
+          {.family = "vaultgemma",
+           .model_type = "vaultgemma",
+           .architecture = "VaultGemmaForCausalLM",
            .fields = gemma2_fields,
            .names = names,
            .base = "model."},

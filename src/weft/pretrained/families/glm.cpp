@@ -1,5 +1,6 @@
 // GLM as Hugging Face saves it: half of each head turns; GLM-4 of 2025 has norms on both sides; GLM-4.5 to 4.7 are
-// experts as DeepSeek-V3 has them beside ordinary attention. So are dots.llm1 and Solar Open.
+// experts as DeepSeek-V3 has them beside ordinary attention. So are dots.llm1, Solar Open and
+// Sarvam 30B.
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -21,6 +22,15 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   f.flag("attention_bias", c.qkv_bias, false);
   f.flag("use_qk_norm", c.qk_norm, false);
   deepseek_expert_fields(f, c);
+  f.flag("norm_topk_prob", c.norm_topk, true);
+}
+
+void sarvam_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 64, .kv_heads = 4});
+  rope_fields(f, c, 8e6, kPartial);
+  f.flag(either(f, "attention_bias", "use_qkv_bias"), c.qkv_bias, false);
+  f.flag("use_qk_norm", c.qk_norm, true);
+  deepseek_expert_fields(f, c, {.shared = 1, .first_dense = 1, .scale = 2.5});
   f.flag("norm_topk_prob", c.norm_topk, true);
 }
 
@@ -51,6 +61,18 @@ constexpr NameRow kNormsOnBothSides[] = {{"layers.#.attention_norm", "model.laye
                                          {"layers.#.mlp_post_norm", "model.layers.#.post_mlp_layernorm"}};
 constexpr NameRow kRouterBias[] = {{"layers.#.moe.router.bias", "model.layers.#.mlp.gate.e_score_correction_bias"}};
 
+// Of Sarvam 30B, whose files have other names than the library's own.
+constexpr NameRow kSarvam[] = {
+    {"embedding", "model.word_embeddings"},
+    {"layers.#.attention.query", "model.layers.#.attention.query_key_value", {.part = Part::query}},
+    {"layers.#.attention.key", "model.layers.#.attention.query_key_value", {.part = Part::key}},
+    {"layers.#.attention.value", "model.layers.#.attention.query_key_value", {.part = Part::value}},
+    {"layers.#.attention.output", "model.layers.#.attention.dense"},
+    {"layers.#.attention.query_norm", "model.layers.#.attention.query_layernorm"},
+    {"layers.#.attention.key_norm", "model.layers.#.attention.key_layernorm"},
+    {"layers.#.moe.router.bias", "model.layers.#.mlp.gate.expert_bias"},
+};
+
 const std::vector<NameRow>& glm_names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
       joined({outer_names(), pre_norm_names(), paired_attention_names(), std::span(kGateUp)});
@@ -63,6 +85,11 @@ const std::vector<NameRow>& glm4_names(const ModelConfig&) {
 }
 const std::vector<NameRow>& moe_names(const ModelConfig& c) {
   static const std::vector<NameRow> rows = joined({std::span(kRouterBias), std::span(llama_names(c))});
+  return rows;
+}
+
+const std::vector<NameRow>& sarvam_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kSarvam), std::span(llama_names(c))});
   return rows;
 }
 
@@ -102,6 +129,12 @@ std::vector<HfFamily> hf_glm_families() {
            .architecture = "Dots1ForCausalLM",
            .fields = dots_fields,
            .names = moe_names,
+           .base = "model."},
+          {.family = "sarvam_moe",
+           .model_type = "sarvam_moe",
+           .architecture = "Glm4MoeForCausalLM",
+           .fields = sarvam_fields,
+           .names = sarvam_names,
            .base = "model."}};
 }
 

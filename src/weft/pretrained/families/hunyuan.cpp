@@ -1,5 +1,5 @@
 // Tencent's Hunyuan as Hugging Face saves it: norms of heads behind rotary positions, whose theta grows by a factor
-// of its own; with experts, one more that sees all tokens.
+// of its own; with experts, one more that sees all tokens. Hy3 has norms before positions and experts as DeepSeek-V3.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -55,15 +55,35 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   c.shared_experts = shared;
 }
 
+void v3_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
+  rope_fields(f, c, 11158840);
+  attention_bias_field(f, c);
+  f.only("mlp_bias", false);
+  f.size(either(f, "num_experts", "num_local_experts"), c.experts, 192);
+  f.size("num_experts_per_tok", c.experts_per_token, 8);
+  f.size("num_shared_experts", c.shared_experts, 1);
+  f.size("moe_intermediate_size", c.expert_ffn, 1536);
+  f.number("router_scaling_factor", c.routed_scale, 2.826);
+  sparse_layers_fields(f, c, 1);
+}
+
 constexpr NameRow kNorms[] = {{"layers.#.attention.query_norm", "model.layers.#.self_attn.query_layernorm"},
                               {"layers.#.attention.key_norm", "model.layers.#.self_attn.key_layernorm"}};
-constexpr NameRow kExperts[] = {{"layers.#.moe.router", "model.layers.#.mlp.gate.wg"},
-                                {"layers.#.moe.shared.gate", "model.layers.#.mlp.shared_mlp.gate_proj"},
-                                {"layers.#.moe.shared.up", "model.layers.#.mlp.shared_mlp.up_proj"},
-                                {"layers.#.moe.shared.down", "model.layers.#.mlp.shared_mlp.down_proj"}};
+constexpr NameRow kRouter[] = {{"layers.#.moe.router", "model.layers.#.mlp.gate.wg"}};
+constexpr NameRow kV3Router[] = {{"layers.#.moe.router", "model.layers.#.mlp.router.gate"},
+                                 {"layers.#.moe.router.bias", "model.layers.#.mlp.expert_bias"}};
+constexpr NameRow kShared[] = {{"layers.#.moe.shared.gate", "model.layers.#.mlp.shared_mlp.gate_proj"},
+                               {"layers.#.moe.shared.up", "model.layers.#.mlp.shared_mlp.up_proj"},
+                               {"layers.#.moe.shared.down", "model.layers.#.mlp.shared_mlp.down_proj"}};
 
 const std::vector<NameRow>& names(const ModelConfig& c) {
-  static const std::vector<NameRow> rows = joined({std::span(kNorms), std::span(kExperts), llama_names(c)});
+  static const std::vector<NameRow> rows =
+      joined({std::span(kNorms), std::span(kRouter), std::span(kShared), llama_names(c)});
+  return rows;
+}
+const std::vector<NameRow>& v3_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kV3Router), std::span(kShared), llama_names(c)});
   return rows;
 }
 
@@ -84,7 +104,14 @@ std::vector<HfFamily> hf_hunyuan_families() {
            .architecture = "HunYuanMoEV1ForCausalLM",
            .fields = moe_fields,
            .names = names,
-           .base = "model."}};
+           .base = "model."},
+          {.family = "hy_v3",
+           .model_type = "hy_v3",
+           .architecture = "HYV3ForCausalLM",
+           .fields = v3_fields,
+           .names = v3_names,
+           .base = "model.",
+           .leaves_layers_behind = true}};
 }
 
 }  // namespace weft

@@ -29,6 +29,36 @@ void ministral_fields(HfFields& f, ModelConfig& c) {
   layer_types_field(f, c);
 }
 
+// The library names biases anew.
+void internlm3_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 2, .norm_eps = 1e-5});
+  rope_fields(f, c, 10000);
+  const char* const mlp_key = either(f, "mlp_bias", "bias");
+  f.flag(either(f, "attention_bias", "qkv_bias"), c.qkv_bias, false);
+  f.flag(mlp_key, c.mlp_bias, false);
+  if (c.qkv_bias != c.mlp_bias) f.refuse(mlp_key, "all projections must have biases, or none");
+  c.output_bias = c.qkv_bias;
+}
+
+void iquestcoder_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
+  rope_fields(f, c, 10000);
+  attention_bias_field(f, c);
+  f.flag("mlp_bias", c.mlp_bias, false);
+  f.only_null("clip_qkv");
+  f.only("use_sliding_window", false);
+}
+
+void cwm_fields(HfFields& f, ModelConfig& c) {
+  llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
+  rope_fields(f, c, 1e6);
+  if (f.is_reading() && !f.has("rope_parameters") && !f.has("rope_scaling"))
+    c.rope_scaling = {.kind = RopeScaling::Kind::llama3, .factor = 16, .original_context = 8192};
+  if (f.is_reading()) f.only("attention_bias", false);  // which the library does not know
+  f.flag("mlp_bias", c.mlp_bias, false);
+  first_of_four_global_fields(f, c, 8192);
+}
+
 void ministral3_fields(HfFields& f, ModelConfig& c) {
   llama_shape_fields(f, c, {.head_dim = 128, .kv_heads = 8, .norm_eps = 1e-5});
   scaled_query_rope_fields(f, c, 1e6);
@@ -156,6 +186,9 @@ std::vector<HfFamily> hf_llama_families() {
           llama_family("phi3", "Phi3ForCausalLM", phi3_fields, phi3_names),
           llama_family("ministral", "MinistralForCausalLM", ministral_fields),
           llama_family("ministral3", "Ministral3ForCausalLM", ministral3_fields),
+          llama_family("internlm3", "LlamaForCausalLM", internlm3_fields),
+          llama_family("iquestcoder", "LlamaForCausalLM", iquestcoder_fields),
+          llama_family("cwm", "CwmForCausalLM", cwm_fields),
           llama_family("ernie4_5", "Ernie4_5ForCausalLM", ernie_fields, ernie_names),
           {.family = "ernie4_5_moe",
            .model_type = "ernie4_5_moe",

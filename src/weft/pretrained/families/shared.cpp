@@ -110,6 +110,10 @@ nlohmann::json taken_rope_parameters(HfFields& f) {
 
 }  // namespace
 
+const char* either(const HfFields& f, const char* key, const char* other) {
+  return f.has(other) && !f.has(key) ? other : key;
+}
+
 int64_t width_of_head(const ModelConfig& c) {
   return c.head_dim > 0 ? c.head_dim : c.hidden / std::max<int64_t>(c.heads, 1);
 }
@@ -253,6 +257,15 @@ void layer_types_field(HfFields& f, ModelConfig& c) {
   }
   if (!f.has("layer_types") || c.window == 0) return;
   set_local_layers(c, layers_that_are(f, c, "layer_types", "sliding_attention", "full_attention"));
+}
+
+void first_of_four_global_fields(HfFields& f, ModelConfig& c, int64_t absent_window) {
+  constexpr int64_t kEvery = 4;
+  window_field(f, c, absent_window);
+  if (!f.is_reading() || f.has("layer_types") || c.window == 0) return layer_types_field(f, c);
+  std::vector<bool> is_local;
+  for (int64_t i = 0; i < c.layers; ++i) is_local.push_back(i % kEvery != 0);
+  set_local_layers(c, is_local);
 }
 
 void last_layers_local_fields(HfFields& f, ModelConfig& c, int64_t absent) {

@@ -1,4 +1,4 @@
-// GPT-2, StarCoder, StarCoder2, StableLM and Nemotron, whose norms are LayerNorms.
+// GPT-2, StarCoder, StarCoder2, StableLM, Nemotron and Jais 2, whose norms are LayerNorms.
 #include "weft/pretrained/gguf_families/gguf_families.h"
 
 namespace weft {
@@ -28,6 +28,7 @@ void stablelm_fields(GgufFields& f, ModelConfig& c) {
   c.block = is_parallel ? BlockKind::parallel_shared : BlockKind::pre;
 }
 
+// And Jais 2.
 void nemotron_fields(GgufFields& f, ModelConfig& c) {
   gguf_layer_norm_fields(f, c);
   gguf_scaling_fields(f, c);
@@ -55,7 +56,8 @@ std::vector<GgufFamily> gguf_layer_norm_families() {
           {"starcoder", "gpt_bigcode", gpt2_fields, gpt2_names},
           {"starcoder2", "starcoder2", starcoder2_fields, gguf_halved_names},
           {"stablelm", "stablelm", stablelm_fields, gguf_halved_names},
-          {"nemotron", "nemotron", nemotron_fields, nemotron_names}};
+          {"nemotron", "nemotron", nemotron_fields, nemotron_names},
+          {"jais2", "jais2", nemotron_fields, gguf_halved_names}};
 }
 
 }  // namespace weft

@@ -273,7 +273,9 @@ void gguf_deepseek_expert_fields(GgufFields& f, ModelConfig& c, bool normalises_
   if (!f.is_reading() && c.experts == 0 && c.mtp_layers > 0)
     throw Error("the part that predicts a token further on has experts in models of this kind");
   f.size("expert_shared_count", c.shared_experts, 0);
-  f.size("leading_dense_block_count", c.first_dense_layers, 0);
+  int64_t dense = c.experts > 0 ? c.first_dense_layers : c.layers;
+  f.size("leading_dense_block_count", dense, 0);
+  c.first_dense_layers = dense;
   f.size("expert_group_count", c.expert_groups, 1);
   f.size("expert_group_used_count", c.groups_per_token, 1);
   f.flag("expert_weights_norm", c.norm_topk, normalises_otherwise);
