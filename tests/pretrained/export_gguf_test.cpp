@@ -44,6 +44,8 @@ constexpr Architecture kArchitectures[] = {
     {"llama_dynamic", ""},
     {"cohere", "command-r"},
     {"cohere2", "cohere2"},
+    {"cohere2_moe", ""},
+    {"cohere2_moe_sum", ""},
     {"cwm", "llama"},
     {"deepseek_v2", "deepseek2"},
     {"mistral4", ""},

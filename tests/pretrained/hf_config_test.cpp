@@ -116,6 +116,10 @@ TEST(HfConfigTest, LayersAreGlobalByAnyPattern) {
   }
   EXPECT_EQ(layers_of(sample("granite_swa")), "nlnln");
   EXPECT_EQ(layers_of(sample("granitemoe_swa")), "glllg");
+  nlohmann::json cohere = sample("cohere2_moe");
+  EXPECT_EQ(layers_of(cohere), "glnln");
+  cohere.update({{"first_k_dense_replace", 4}, {"num_hidden_layers", 6}, {"prefix_dense_sliding_window_pattern", 3}});
+  EXPECT_EQ(layers_of(cohere), "llnlln");
   nlohmann::json olmo = sample("olmo3");
   olmo["layer_types"] = {"full_attention", "full_attention", "sliding_attention", "full_attention"};
   EXPECT_EQ(layers_of(olmo), "gglg");
@@ -303,6 +307,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"clipped_queries", "iquestcoder", Json{{"clip_qkv", 8.0}}, {"clip_qkv"}},
         Mistake{"narrow_heads", "helium", Json{{"head_dim", 2}}, {"head_dim"}},
         Mistake{"biases_of_experts", "hy_v3", Json{{"mlp_bias", true}}, {"mlp_bias"}},
+        Mistake{"no_pattern", "cohere2_moe", Json{{"sliding_window_pattern", 0}}, {"sliding_window_pattern"}},
+        Mistake{"no_kind_of_experts",
+                "cohere2_moe",
+                Json{{"shared_expert_combination_strategy", "max"}},
+                {"shared_expert_combination_strategy", "average"}},
         Mistake{"angles_of_some_layers", "granite_swa", Json{{"layer_rope_theta", {0, 1}}}, {"layer_rope_theta"}},
         Mistake{"angles_that_differ",
                 "granitemoe_swa",

@@ -346,6 +346,7 @@ const std::vector<Family>& variant_families() {
                                         deepseek("mistral4"),
                                         cohere("cohere"),
                                         cohere("cohere2"),
+                                        cohere("cohere2_moe"),
                                         exaone4(),
                                         exaone_moe(),
                                         glm("glm", BlockKind::pre),
