@@ -1,6 +1,8 @@
 // weft plan MODEL: search or one layout, in figures and in words.
 #include "plan_train.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -279,11 +281,13 @@ void plan_one(const TrainPlanOptions& o, const Asked& asked, const Output& outpu
 void plan_training(const TrainPlanOptions& o, const Output& output) {
   if (!o.pictures.beside.empty() && !o.pictures.is_asked())
     throw UsageError("--beside {}: write where the picture goes, with --report or --svg", o.pictures.beside);
-  const Asked asked = asked_for(o);
+  Asked asked = asked_for(o);
   if (o.mesh_options.is_any_given() && (o.mesh.empty() || is_own_layout(o)))
     throw UsageError("--zero, --recompute and the like belong to one layout: name it, as in --mesh dp=2,tp=2");
   if (!o.mesh.empty()) return plan_one(o, asked, output);
-  const SearchRequest& q = asked.search;
+  SearchRequest& q = asked.search;
+  // Models with hundreds of experts take a while; scripts that read what is printed are told nothing.
+  if (::isatty(STDERR_FILENO) != 0) q.progress = [](const std::string& what) { fmt::print(stderr, "{}\n", what); };
   const SearchResult found = search(q);
   if (found.ranked.empty()) {
     const Candidate& nearest = *found.nearest;

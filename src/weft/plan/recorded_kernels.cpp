@@ -70,7 +70,7 @@ struct Recorded<Member, kName> {
     Event event{.phase = recorded.phase(), .name = kName.view()};
     describe(event, args...);
     const Cost before = std::exchange(stream.cost, Cost{});
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     const auto run = [&] {  // the real kernel, where there is one; else the meta kernel, whose result counts
       if (timed) return (timed->*Member)(stream, args...);
       return (meta_kernels().*Member)(stream, args...);

@@ -199,6 +199,8 @@ RoughRanking rank_roughly(const SearchRequest& request, int num_devices) {
   const Hardware device = machine.of_ranks(std::min(num_devices, machine.devices_per_node));
   const double capacity = device.memory_bytes - device.reserved_bytes;
   std::vector<Recipe> recipes = Layouts(request, num_devices).take();
+  if (request.progress)
+    request.progress(fmt::format("looking at {} layouts of {} devices", recipes.size(), num_devices));
   const auto estimates = RoughPlanner(request.cluster, request.stack, request.teacher).estimate(recipes);
   for (size_t i = 0; i < recipes.size(); ++i) {
     if (const auto* impossible = std::get_if<Impossible>(&estimates[i])) {
@@ -292,6 +294,7 @@ SearchResult search(const SearchRequest& request) {
     if (++of_mesh[fmt::format("{} {} {} {} {}", s.size(), s.tp, s.pp, s.cp, s.ep)] > 2) continue;
     promising.push_back(&c), ++of_size[s.size()];
   }
+  if (request.progress) request.progress(fmt::format("simulating the {} most promising", promising.size()));
   on_all_cores(promising.size(), [&](size_t i) {
     Candidate& c = *promising[i];
     c.plan = plan_step(c.recipe, {request.cluster.hardware, c.recipe.mesh.size()}, options);

@@ -30,6 +30,7 @@ struct SearchRequest {
   int tp = 0, pp = 0, cp = 0, ep = 0;
   int num_full = 12;   // layouts of which the whole step is traced, the most promising first
   int max_times = 16;  // where nothing fits: as many times the devices are tried
+  std::function<void(const std::string& what)> progress;  // is told what takes long, before it begins; may be empty
 };
 
 // As the recipe has it, its cluster to be filled in; zeros where the recipe says nothing.
