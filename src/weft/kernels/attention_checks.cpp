@@ -86,7 +86,6 @@ void check_output(const Op& op, std::string_view what, const Tensor& t, const Te
   op.dtype(what, t, q.dtype());
 }
 
-// Of rows that are looked up.
 }  // namespace
 
 void check_attention(const AttentionArgs& args) {

@@ -11,8 +11,7 @@
 namespace weft {
 namespace {
 
-ModelConfig named(const char* family) {
-  ModelConfig c;
+ModelConfig named(const char* family, ModelConfig c = {}) {
   c.family = family;
   return c;
 }
@@ -143,12 +142,6 @@ ModelConfig with_shape_of_v3(ModelConfig c, int64_t layers, int64_t hidden, int6
   return c;
 }
 
-ModelConfig deepseek_v32() {
-  ModelConfig c = deepseek_v3();
-  c.family = "deepseek_v32";
-  return c;
-}
-
 ModelConfig deepseek_671b(ModelConfig c) {
   c = with_shape_of_v3(std::move(c), 61, 7168, 128, 18432);
   c.vocab = 129280, c.context = 163840;
@@ -159,7 +152,7 @@ ModelConfig deepseek_671b(ModelConfig c) {
   return c;
 }
 ModelConfig deepseek_v32_671b() {
-  ModelConfig c = deepseek_671b(deepseek_v32());
+  ModelConfig c = deepseek_671b(named("deepseek_v32", deepseek_v3()));
   c.index_heads = 64;
   return c;
 }
@@ -248,12 +241,6 @@ ModelConfig youtu() {
 ModelConfig sarvam_moe() {
   ModelConfig c = dots1();
   c.family = "sarvam_moe", c.rope_theta = 8e6;
-  return c;
-}
-
-ModelConfig sarvam_mla() {
-  ModelConfig c = deepseek_v3();
-  c.family = "sarvam_mla";
   return c;
 }
 
@@ -355,7 +342,7 @@ const std::vector<Family>& variant_families() {
                                         hy_v3(),
                                         youtu(),
                                         sarvam_moe(),
-                                        sarvam_mla(),
+                                        named("sarvam_mla", deepseek_v3()),
                                         minimax_m2(),
                                         named("granite"),
                                         named("granitemoe"),
@@ -378,7 +365,7 @@ const std::vector<Family>& variant_families() {
       all.push_back({defaults, {}});
     all.push_back({deepseek_v3(), {{"deepseek-v3", deepseek_671b(deepseek_v3())}}});
     all.push_back({glm4_moe(), {{"glm-4.5-air", glm_4_5_air()}}});
-    all.push_back({deepseek_v32(), {{"deepseek-v3.2", deepseek_v32_671b()}}});
+    all.push_back({named("deepseek_v32", deepseek_v3()), {{"deepseek-v3.2", deepseek_v32_671b()}}});
     all.push_back({glm_moe_dsa(), {{"glm-5", glm_5()}}});
     all.push_back({gemma4(),
                    {{"gemma-4-31b", gemma4_preset(60, 5376, 21504, 32, 16, 4)},

@@ -117,7 +117,7 @@ void each_size(RecordedStream& stream, std::span<const int64_t> starts, const Ru
   stream.set_merging(false);
 }
 
-// Products that are timed are made one by one, and so are those whose groups are told in memory of a device.
+// Products that are timed are made one by one, and so are those whose rows name their groups.
 void grouped_matmuls(Stream& stream, std::span<const GroupedMatmulArgs> products) {
   auto& recorded = static_cast<RecordedStream&>(stream);
   if (recorded.timed() || products[0].starts.empty()) return each_group<each<Matmul::call>>(stream, products);

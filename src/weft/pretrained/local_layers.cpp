@@ -5,6 +5,22 @@
 #include <ranges>
 
 namespace weft {
+namespace {
+
+template <class Rule>
+bool follows(const std::vector<bool>& told, const Rule& rule) {  // rule(layer): what it says of a layer
+  return std::ranges::all_of(std::views::iota(size_t(0), told.size()),
+                             [&](size_t i) { return told[i] == rule(int64_t(i)); });
+}
+
+std::vector<int64_t> layers_told(bool kind, const std::vector<bool>& told) {
+  std::vector<int64_t> layers;
+  for (size_t i = 0; i < told.size(); ++i)
+    if (told[i] == kind) layers.push_back(int64_t(i));
+  return layers;
+}
+
+}  // namespace
 
 void set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
   const auto begin = is_local.begin(), end = is_local.end();
@@ -18,23 +34,19 @@ void set_local_layers(ModelConfig& c, const std::vector<bool>& is_local) {
   const int64_t every = global == end ? 0 : global - begin + 1;
   if (c.global_every == 0 || every > 0) c.global_every = every;
   c.first_local_layer = first - begin;
-  const auto layers = std::views::iota(int64_t(0), c.layers);
-  if (std::ranges::all_of(layers, [&](int64_t i) { return is_local[size_t(i)] == c.is_local(i); })) return;
+  if (follows(is_local, [&](int64_t i) { return c.is_local(i); })) return;
   c.first_local_layer = c.global_every = 0;
-  for (const int64_t i : layers)
-    if (!is_local[size_t(i)]) c.global_layers.push_back(i);
+  c.global_layers = layers_told(false, is_local);
 }
 
 void set_unrotated_layers(ModelConfig& c, const std::vector<bool>& is_rotated) {
-  const auto layers = std::views::iota(int64_t(0), c.layers);
   const auto first = std::ranges::find(is_rotated, false);
   c.unrotated_layers.clear(), c.unrotated_every = 0;
   if (first == is_rotated.end()) return;
   c.unrotated_every = first - is_rotated.begin() + 1;
-  if (std::ranges::all_of(layers, [&](int64_t i) { return is_rotated[size_t(i)] == c.is_rotated(i); })) return;
+  if (follows(is_rotated, [&](int64_t i) { return c.is_rotated(i); })) return;
   c.unrotated_every = 0;
-  for (const int64_t i : layers)
-    if (!is_rotated[size_t(i)]) c.unrotated_layers.push_back(i);
+  c.unrotated_layers = layers_told(false, is_rotated);
 }
 
 void set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
@@ -42,20 +54,16 @@ void set_attending_layers(ModelConfig& c, const std::vector<bool>& attends) {
   c.attention_layers.clear(), c.attention_every = 0;
   if (std::ranges::all_of(layers, [&](int64_t i) { return attends[size_t(i)] || !c.has_mixer(i); })) return;
   c.attention_every = std::ranges::find(attends, true) - attends.begin() + 1;
-  if (std::ranges::all_of(layers, [&](int64_t i) { return attends[size_t(i)] == c.attends(i); })) return;
-  for (int64_t i = 0; i < c.layers; ++i)
-    if (attends[size_t(i)]) c.attention_layers.push_back(i);
+  if (follows(attends, [&](int64_t i) { return c.attends(i); })) return;
+  c.attention_layers = layers_told(true, attends);
 }
 
 void set_expert_layers(ModelConfig& c, const std::vector<bool>& has_experts) {
-  const auto layers = std::views::iota(int64_t(0), c.layers);
   c.expert_layers.clear();
   c.first_dense_layers = std::ranges::find(has_experts, true) - has_experts.begin();
-  if (std::ranges::all_of(layers, [&](int64_t i) { return has_experts[size_t(i)] == (i >= c.first_dense_layers); }))
-    return;
+  if (follows(has_experts, [&](int64_t i) { return i >= c.first_dense_layers; })) return;
   c.first_dense_layers = 0;
-  for (const int64_t i : layers)
-    if (has_experts[size_t(i)]) c.expert_layers.push_back(i);
+  c.expert_layers = layers_told(true, has_experts);
 }
 
 }  // namespace weft
