@@ -71,12 +71,14 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     if (std::string_view(c.family) == "hyperclovax") m.residual_scale = 0.6f;
     if (std::string_view(c.family) == "granite_swa")
       m.layers = 3, m.window = 3, m.global_layers = {0, 2}, m.unrotated_layers = {2};
-    const bool shares_index = std::string_view(c.family) == "glm_moe_dsa";
+    const bool is_hy4 = std::string_view(c.family) == "hy_v4";
+    const bool shares_index = std::string_view(c.family) == "glm_moe_dsa" || is_hy4;
     if (std::string_view(c.family) == "deepseek_v32" || shares_index) {
       m.kv_heads = 3, m.kv_rank = 5, m.query_rank = 4, m.rotary_dim = 2, m.value_dim = 3;
       m.index_heads = 2, m.index_head_dim = 4, m.index_topk = 3;
       if (shares_index) m.layers = 3, m.index_layers = {0, 2};
     }
+    if (is_hy4) m.residual_streams = 3, m.stream_magnitude = 1.7f, m.stream_eps = 0.01f;
     complete(m);
     return m;
   }
@@ -190,6 +192,8 @@ constexpr DecoderCase kDecoderCases[] = {
     {"deepseek_v32_dropout_recompute_later", "deepseek_v32", false, false, false, 0.2f, "swiglu", 1,
      WeightGrads::later, 0, 4},
     {"glm_moe_dsa", "glm_moe_dsa", false, false, false, 0, "swiglu", 0, WeightGrads::now},
+    {"hy_v4", "hy_v4", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 4},
+    {"hy_v4_recompute_later", "hy_v4", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later},
     {"glm_moe_dsa_recompute_later", "glm_moe_dsa", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later},
     {"granite_hybrid", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"granite_hybrid_dropout_recompute_later", "granitemoehybrid", false, true, false, 0.2f, "swiglu", 1,

@@ -61,6 +61,7 @@ double activate(Activation f, double x) {
     case Activation::silu: return x / (1 + std::exp(-x));
     case Activation::gelu_quick: return x / (1 + std::exp(-1.702 * x));
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, 7.0));
+    case Activation::swiglu_clipped: return activate(Activation::silu, std::min(x, 10.0));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
     case Activation::identity: return x;
   }

@@ -10,9 +10,10 @@ namespace {
 
 constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred products
 
-const Activation kActivations[] = {Activation::gelu,         Activation::gelu_tanh, Activation::relu,
-                                   Activation::relu_squared, Activation::silu,      Activation::gelu_quick,
-                                   Activation::swiglu_oai,   Activation::sigmoid,   Activation::identity};
+const Activation kActivations[] = {Activation::gelu,         Activation::gelu_tanh,      Activation::relu,
+                                   Activation::relu_squared, Activation::silu,           Activation::gelu_quick,
+                                   Activation::swiglu_oai,   Activation::swiglu_clipped, Activation::sigmoid,
+                                   Activation::identity};
 
 // ---- matrix products ----
 struct MatmulSize {
@@ -372,6 +373,68 @@ void add_norm_cases(std::vector<ParityCase>& cases) {
       }
 }
 
+// Streams of few columns, which a warp has, and of many, which a block has.
+struct StreamsSize {
+  int64_t rows, streams, cols;
+};
+constexpr StreamsSize kStreamsSizes[] = {{0, 2, 3}, {3, 1, 7}, {5, 4, 64}, {2, 8, 515}, {2, 3, 1032}};
+
+void run_read_streams(StreamsSize s, bool writes, const Kernels& k, Stream& stream, Operands& o) {
+  const int64_t kinds = writes ? 2 : 1;
+  k.read_streams(stream, {.y = o.out("y", {s.rows, s.cols}),
+                          .gates = writes ? o.out_f32("gates", {s.rows, s.streams}) : Tensor(),
+                          .rstd = o.out_f32("rstd", {s.rows}),
+                          .x = o.x("x", {s.rows, s.streams * s.cols}),
+                          .products = o.f32("products", {s.rows, kinds * s.streams}),
+                          .base = o.x("base", {kinds * s.streams}),
+                          .scale = o.x("scale", {kinds}),
+                          .rule = {.magnitude = 1.5f, .eps = 0.01f, .norm_eps = 0.1f}});
+}
+
+void run_read_streams_backward(StreamsSize s, bool writes, const Kernels& k, Stream& stream, Operands& o) {
+  const int64_t kinds = writes ? 2 : 1;
+  const Shape all{s.rows, s.streams * s.cols}, logits{s.rows, kinds * s.streams};
+  for (const bool is_around : {false, true})
+    k.read_streams_backward(stream, {.dx = o.out("dx", all),
+                                     .dproducts = o.out_f32("dproducts", logits),
+                                     .dlogits = o.out_f32("dlogits", logits),
+                                     .dscales = o.out_f32("dscales", {s.rows, kinds}),
+                                     .dy = o.x("dy", {s.rows, s.cols}),
+                                     .dsum = is_around ? o.x("dsum", all) : Tensor(),
+                                     .dgates = writes && is_around ? o.f32("dgates", {s.rows, s.streams}) : Tensor(),
+                                     .x = o.x("x", all),
+                                     .products = o.f32("products", logits),
+                                     .rstd = o.positive_f32("rstd", {s.rows}),
+                                     .base = o.x("base", {kinds * s.streams}),
+                                     .scale = o.x("scale", {kinds}),
+                                     .rule = {.magnitude = 1.5f, .eps = 0.01f, .norm_eps = 0.1f}});
+}
+
+void run_write_streams(StreamsSize s, const Kernels& k, Stream& stream, Operands& o) {
+  const Shape all{s.rows, s.streams * s.cols}, of_gates{s.rows, s.streams}, row{s.rows, s.cols};
+  k.write_streams(stream, {o.out("y", all), o.x("x", all), o.x("branch", row), o.f32("gates", of_gates)});
+  k.write_streams(stream, {o.out("copies", all), {}, o.x("branch", row), {}});
+  k.write_streams_backward(stream, {o.out("dbranch", row), o.out_f32("dgates", of_gates), o.x("dy", all),
+                                    o.x("branch", row), o.f32("gates", of_gates)});
+  k.write_streams_backward(stream, {o.out("sums", row), {}, o.x("dy", all), {}, {}});
+}
+
+void add_streams_cases(std::vector<ParityCase>& cases) {
+  for (const bool writes : {false, true}) {
+    cases.push_back(
+        {writes ? "read_streams_gates" : "read_streams", [=](const Kernels& k, Stream& stream, Operands& o) {
+           for (const StreamsSize s : kStreamsSizes) run_read_streams(s, writes, k, stream, o);
+         }});
+    cases.push_back({writes ? "read_streams_backward_gates" : "read_streams_backward",
+                     [=](const Kernels& k, Stream& stream, Operands& o) {
+                       for (const StreamsSize s : kStreamsSizes) run_read_streams_backward(s, writes, k, stream, o);
+                     }});
+  }
+  cases.push_back({"write_streams", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const StreamsSize s : kStreamsSizes) run_write_streams(s, k, stream, o);
+                   }});
+}
+
 void add_activation_cases(std::vector<ParityCase>& cases) {
   for (const Activation f : kActivations) {
     const auto add = [&](std::string_view name, auto run) {
@@ -524,6 +587,7 @@ std::vector<ParityCase> make_cases() {
   add_heads_cases(cases);
   add_recurrence_cases(cases);
   add_norm_cases(cases);
+  add_streams_cases(cases);
   add_activation_cases(cases);
   add_dropout_cases(cases);
   add_token_cases(cases);

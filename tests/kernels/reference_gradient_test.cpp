@@ -192,7 +192,8 @@ class ActivationGradientTest : public testing::TestWithParam<Activation> {};
 INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
                          testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
                                          Activation::relu_squared, Activation::silu, Activation::gelu_quick,
-                                         Activation::swiglu_oai, Activation::sigmoid, Activation::identity),
+                                         Activation::swiglu_oai, Activation::swiglu_clipped, Activation::sigmoid,
+                                         Activation::identity),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(ActivationGradientTest, EqualsDifferences) {
@@ -218,15 +219,22 @@ TEST(SoftcapGradientTest, EqualsDifferences) {
   });
 }
 
-// Some of the values are beyond the limits of swiglu_oai, which have no slope.
-TEST(SwigluOaiTest, HeldValuesHaveNoGradients) {
+// Some of the values are beyond the limits, which have no slope.
+class HeldValuesTest : public testing::TestWithParam<Activation> {};
+INSTANTIATE_TEST_SUITE_P(Activations, HeldValuesTest,
+                         testing::Values(Activation::swiglu_oai, Activation::swiglu_clipped),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
+TEST_P(HeldValuesTest, HaveNoGradients) {
   Workbench w;
-  const Tensor gate = w.of(kType, {5}, {-9, 6.5, 7.5, 1, 1}), up = w.of(kType, {5}, {1, -6.5, 2, -7.5, 8});
+  const double most = GetParam() == Activation::swiglu_oai ? 7 : 10;
+  const Tensor gate = w.of(kType, {5}, {-most - 2, most - 0.5, most + 0.5, 1, 1});
+  const Tensor up = w.of(kType, {5}, {1, 0.5 - most, 2, -0.5 - most, most + 1});
   const Tensor dy = w.random(kType, {5}, "dy"), y = w.empty(kType, {5});
   const Tensor dgate = w.empty(kType, {5}), dup = w.empty(kType, {5});
-  reference_kernels().gated_activation_backward(w.stream, dgate, dup, dy, gate, up, Activation::swiglu_oai);
+  reference_kernels().gated_activation_backward(w.stream, dgate, dup, dy, gate, up, GetParam());
   const auto forward = [&] {
-    reference_kernels().gated_activation(w.stream, y, gate, up, Activation::swiglu_oai);
+    reference_kernels().gated_activation(w.stream, y, gate, up, GetParam());
     return dot(y, dy);
   };
   expect_gradient("dgate", gate, dgate, forward);
@@ -234,6 +242,49 @@ TEST(SwigluOaiTest, HeldValuesHaveNoGradients) {
   EXPECT_EQ(w.values(dgate)[2], 0);
   EXPECT_EQ(w.values(dup)[3], 0);
   EXPECT_EQ(w.values(dup)[4], 0);
+}
+
+// Of residual streams: what is read of them, by weights that depend on them, and what is written to them.
+TEST(StreamsGradientTest, EqualsDifferences) {
+  Workbench w;
+  constexpr int64_t kTokens = 2, kStreams = 3, kHidden = 4;
+  const StreamRule rule{.magnitude = 1.5f, .eps = 0.01f, .norm_eps = 0.1f};
+  const Tensor x = w.random(kType, {kTokens, kStreams * kHidden}, "x");
+  const Tensor products = w.random(kType, {kTokens, 2 * kStreams}, "products");
+  const Tensor base = w.random(kType, {2 * kStreams}, "base"), scale = w.random(kType, {2}, "scale");
+  const Tensor y = w.empty(kType, {kTokens, kHidden}), gates = w.empty(kType, {kTokens, kStreams});
+  const Tensor rstd = w.empty(kType, {kTokens}), sum = w.empty(kType, x.shape());
+  const Tensor dsum = w.random(kType, x.shape(), "dsum");
+  const auto forward = [&] {
+    reference_kernels().read_streams(w.stream, {y, gates, rstd, x, products, base, scale, rule});
+    reference_kernels().write_streams(w.stream, {sum, x, y, gates});
+    return dot(sum, dsum);
+  };
+  forward();
+  const Tensor dy = w.empty(kType, y.shape()), dgates = w.empty(kType, gates.shape());
+  reference_kernels().write_streams_backward(w.stream, {dy, dgates, dsum, y, gates});
+  const Tensor dx = w.empty(kType, x.shape()), dproducts = w.empty(kType, products.shape());
+  const Tensor dlogits = w.empty(kType, products.shape()), dscales = w.empty(kType, {kTokens, 2});
+  reference_kernels().read_streams_backward(w.stream, {.dx = dx,
+                                                       .dproducts = dproducts,
+                                                       .dlogits = dlogits,
+                                                       .dscales = dscales,
+                                                       .dy = dy,
+                                                       .dsum = dsum,
+                                                       .dgates = dgates,
+                                                       .x = x,
+                                                       .products = products,
+                                                       .rstd = rstd,
+                                                       .base = base,
+                                                       .scale = scale,
+                                                       .rule = rule});
+  const Tensor dbase = w.empty(kType, base.shape()), dscale = w.empty(kType, scale.shape());
+  reference_kernels().sum_rows(w.stream, dbase, dlogits, false);
+  reference_kernels().sum_rows(w.stream, dscale, dscales, false);
+  expect_gradient("dx", x, dx, forward);
+  expect_gradient("dproducts", products, dproducts, forward);
+  expect_gradient("dbase", base, dbase, forward);
+  expect_gradient("dscale", scale, dscale, forward);
 }
 
 // Attention with sinks, as it is made and as its gradients are: of queries, keys, values and sinks.

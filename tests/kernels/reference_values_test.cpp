@@ -39,6 +39,8 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::sigmoid, 1, 0.7310585786300049},
            ActivationValue{Activation::swiglu_oai, 1, 0.845795765932821},
            ActivationValue{Activation::swiglu_oai, 50, 6.999953128303318},
+           ActivationValue{Activation::swiglu_clipped, 1, 0.731058578630005},
+           ActivationValue{Activation::swiglu_clipped, 50, 9.999546021312977},
        }) {
     const Tensor y = w.empty(DType::f64, {1});
     reference_kernels().activation(w.stream, y, w.vector({c.x}), c.f);
@@ -46,13 +48,17 @@ TEST(ReferenceValuesTest, Activations) {
   }
 }
 
-TEST(ReferenceValuesTest, SwigluOaiHoldsGatesAndUps) {
+TEST(ReferenceValuesTest, GatesAndUpsAreHeld) {
   Workbench w;
   const Tensor y = w.empty(DType::f64, {3});
   reference_kernels().gated_activation(w.stream, y, w.vector({1, 50, 1}), w.vector({0.5, -50, 50}),
                                        Activation::swiglu_oai);
   expect_near("y", w.values(y),
               std::vector<double>{1.5 * 0.845795765932821, -6 * 6.999953128303318, 8 * 0.845795765932821}, 1e-13);
+  reference_kernels().gated_activation(w.stream, y, w.vector({1, 50, 1}), w.vector({0.5, -50, 50}),
+                                       Activation::swiglu_clipped);
+  expect_near("y", w.values(y),
+              std::vector<double>{0.5 * 0.731058578630005, -10 * 9.999546021312977, 10 * 0.731058578630005}, 1e-13);
 }
 
 TEST(ReferenceValuesTest, SinksTakeTheirShare) {

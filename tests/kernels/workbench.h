@@ -85,6 +85,7 @@ inline std::string name_of(Activation f) {
     case Activation::silu: return "silu";
     case Activation::gelu_quick: return "gelu_quick";
     case Activation::swiglu_oai: return "swiglu_oai";
+    case Activation::swiglu_clipped: return "swiglu_clipped";
     case Activation::sigmoid: return "sigmoid";
     case Activation::identity: return "identity";
   }

@@ -109,7 +109,8 @@ TEST(SparseAttentionTest, CountsWhatRowsSeeAndWhatSelectsIt) {
 }
 
 TEST(SparseAttentionTest, PresetsAreThePublishedShapes) {
-  for (const auto& [name, params] : {std::pair("deepseek-v3.2", 671'877'929'216), {"glm-5", 743'911'199'232}}) {
+  for (const auto& [name, params] :
+       {std::pair("deepseek-v3.2", 671'877'929'216), {"glm-5", 743'911'199'232}, {"hy4-preview", 58'278'193'133}}) {
     ModelConfig c = preset(name);
     complete(c);
     EXPECT_EQ(c.num_params(), params) << name;

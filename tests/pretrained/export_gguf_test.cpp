@@ -83,6 +83,7 @@ constexpr Architecture kArchitectures[] = {
     {"granitemoe_swa", ""},
     {"helium", "llama"},
     {"hy_v3", "glm4moe"},
+    {"hy_v4", ""},
     {"hyperclovax", ""},  // it has norms behind its parts, whose results are scaled
     {"hyperclovax_pre", "granite"},
     {"internlm3", "llama"},

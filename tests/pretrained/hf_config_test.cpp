@@ -98,6 +98,9 @@ TEST(HfConfigTest, SomeLayersHaveAnIndex) {
   EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 1, 2, 3, 6}));
   json["indexer_types"] = {"full", "shared", "shared", "full", "shared", "full", "full", "shared"};
   EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 3, 5, 6}));
+  json = sample("hy_v4");
+  json["num_hidden_layers"] = 10, json.erase("indexer_types"), json.erase("mlp_layer_types");
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model.index_layers, (std::vector<int64_t>{0, 1, 5, 9}));
 }
 
 // Where a file names no layers; and any pattern, where it does.
@@ -302,6 +305,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{
             "another_kind_of_index", "glm_moe_dsa", Json{{"indexer_types", {"full", "half", "full"}}}, {"not half"}},
         Mistake{"index_pattern", "glm_moe_dsa", Json{{"index_topk_pattern", "FSF"}}, {"index_topk_pattern"}},
+        Mistake{"one_stream", "hy_v4", Json{{"hc_mult", 1}}, {"hc_mult", "several"}},
+        Mistake{"another_limit", "hy_v4", Json{{"swiglu_limit", 7}}, {"swiglu_limit"}},
         Mistake{"no_index", "deepseek_v32", Json{{"index_n_heads", 0}}, {"index_n_heads"}},
         Mistake{"biases_of_some", "internlm3", Json{{"bias", false}}, {"bias", "all projections"}},
         Mistake{"clipped_queries", "iquestcoder", Json{{"clip_qkv", 8.0}}, {"clip_qkv"}},

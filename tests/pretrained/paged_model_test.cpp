@@ -52,6 +52,10 @@ constexpr PagedModel kModels[] = {
     {"sparse", "deepseek_v32", sparse},
     {"sparse_bf16", "deepseek_v32", sparse, {DType::bf16}, 0.5},
     {"sparse_shared", "glm_moe_dsa", [](ModelConfig& c) { sparse(c), c.layers = 3, c.index_layers = {0}; }},
+    {"streams", "hy_v4",
+     [](ModelConfig& c) {
+       sparse(c), c.layers = 3, c.index_layers = {0, 2}, c.residual_streams = 3;
+     }},
     {"latent_of_few_heads", "llama", [](ModelConfig& c) { c.kv_rank = 24, c.heads = 2, c.rotary_dim = 4; }},
     {"window_and_cap", "llama",
      [](ModelConfig& c) {

@@ -119,6 +119,14 @@ inline ModelConfig shared_index_config() {
   return m;
 }
 
+// The same beside gates and sinks, by several residual streams.
+inline ModelConfig streams_config() {
+  ModelConfig m = sparse_config();
+  m.attention_gate = m.attention_sinks = true, m.residual_streams = 3;
+  complete(m);
+  return m;
+}
+
 // A gated convolution before a layer that attends.
 inline ModelConfig conv_config() {
   ModelConfig m = small_config("lfm2");

@@ -84,11 +84,11 @@ INSTANTIATE_TEST_SUITE_P(
         OnMesh{"kimi_pp2tp2", kimi_config(), {.pp = 2, .tp = 2}}, OnMesh{"shared_index", shared_index_config(), {}},
         OnMesh{"beside_tp2", beside_config(), {.tp = 2}}, OnMesh{"pre_norm_pp2", pre_norm_config(), {.pp = 2}},
         OnMesh{"narrow_values_tp2", narrow_values_config(), {.tp = 2}}, OnMesh{"conv_tp2", conv_config(), {.tp = 2}},
-        OnMesh{"single_pp2", single_config(), {.pp = 2}}, OnMesh{"heads_that_differ", gemma4_config(false), {}},
+        OnMesh{"single_pp2", single_config(), {.pp = 2}}, OnMesh{"streams", streams_config(), {.pp = 2, .tp = 2}},
         OnMesh{"chunks", chunked_config(), {}}, OnMesh{"chunks_pp2tp2", chunked_config(32), {.pp = 2, .tp = 2}},
+        OnMesh{"heads_that_differ", gemma4_config(false), {}}, OnMesh{"shared_keys", gemma4_config(true), {}},
         OnMesh{"heads_that_differ_pp2tp2", gemma4_config(false), {.pp = 2, .tp = 2}},
-        OnMesh{"shared_keys", gemma4_config(true), {}}, OnMesh{"shared_keys_tp2", gemma4_config(true), {.tp = 2}},
-        OnMesh{"shared_keys_cp2", gemma4_config(true), {.cp = 2}},
+        OnMesh{"shared_tp2", gemma4_config(true), {.tp = 2}}, OnMesh{"shared_cp2", gemma4_config(true), {.cp = 2}},
         OnMesh{"delta_pp2tp2", state_config(), {.pp = 2, .tp = 2}}, OnMesh{"delta_tp4", state_config(3), {.tp = 4}}),
     [](const auto& test) { return test.param.name; });
 

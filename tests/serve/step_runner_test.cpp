@@ -31,6 +31,12 @@ ModelConfig sparse_config() {
   complete(m);
   return m;
 }
+ModelConfig streams_config() {
+  ModelConfig m = sparse_config();
+  m.attention_gate = m.attention_sinks = true, m.residual_streams = 3;
+  complete(m);
+  return m;
+}
 ModelConfig shared_index_config() {
   ModelConfig m = sparse_config();
   m.index_layers = {0};
@@ -148,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
 class SteadyStepsTest : public testing::TestWithParam<Cached> {};
 INSTANTIATE_TEST_SUITE_P(Models, SteadyStepsTest,
                          testing::Values(Cached{"plain", config_with(2), {}}, Cached{"latent", latent_config(), {}},
-                                         Cached{"sparse", sparse_config(), {}}),
+                                         Cached{"sparse", sparse_config(), {}},
+                                         Cached{"streams", streams_config(), {}}),
                          [](const auto& test) { return test.param.name; });
 
 TEST_P(SteadyStepsTest, OfAnswersAllocateNothing) {

@@ -28,6 +28,7 @@ struct MeshCase {
   bool mtp = false;
   bool shared_keys = false;  // and inputs of layers
   int64_t expert_latent_dim = 0;
+  int64_t streams = 1;
   int steps = 3;
 };
 
@@ -61,6 +62,7 @@ inline std::string name_of(const MeshCase& c) {
   if (c.mtp) name += "_mtp";
   if (c.shared_keys) name += "_shared";
   if (c.expert_latent_dim > 0) name += "_latent";
+  if (c.streams > 1) name += "_streams";
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -117,11 +119,13 @@ inline Recipe recipe_of(const MeshCase& c) {
     if (c.shared_keys) m.layer_inputs = 10, m.shared_kv_layers = 2, m.shared_kv_ffn = 72;
     complete(m);
   }
-  if (r.model.family == "deepseek_v32" || r.model.family == "glm_moe_dsa") {
+  const bool is_hy4 = r.model.family == "hy_v4";
+  if (r.model.family == "deepseek_v32" || r.model.family == "glm_moe_dsa" || is_hy4) {
     ModelConfig& m = r.model;
     m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.query_rank = 16, m.rotary_dim = 4, m.value_dim = 10;
     m.index_heads = 4, m.index_head_dim = 8, m.index_topk = 5;
     if (m.family == "glm_moe_dsa") m.index_layers = {0, 2};
+    if (is_hy4) m.residual_streams = 3, m.stream_magnitude = 1.7f, m.stream_eps = 0.01f;
     complete(m);
   }
   if (r.model.family == "granite_swa") {
@@ -145,6 +149,7 @@ inline Recipe recipe_of(const MeshCase& c) {
     m.aux_loss = 0.1f, m.z_loss = 0.01f;
     complete(m);
   }
+  if (c.streams > 1) r.model.residual_streams = c.streams;
   if (c.mtp) r.model.mtp_layers = 1, r.model.mtp_loss = 0.5;
   r.mesh.shape = c.shape;
   r.mesh.zero = c.zero;
@@ -173,6 +178,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .mtp = c.mtp,
           .shared_keys = c.shared_keys,
           .expert_latent_dim = c.expert_latent_dim,
+          .streams = c.streams,
           .steps = c.steps};
 }
 

@@ -36,6 +36,7 @@ const char* const kBeside[] = {
     "[model]\nkv_rank = 4\nquery_rank = 8\nhead_dim = 8\nrotary_dim = 4\nindex_heads = 2\n",
     "[model]\nkv_rank = 4\nquery_rank = 8\nhead_dim = 8\nrotary_dim = 4\nindex_heads = 2\nindex_layers = [0]\n",
     "[model]\nshared_kv_layers = 1\n",
+    "[model]\nresidual_streams = 2\n",
     "[model]\nattention_every = 4\n",
     "[model]\nattention_every = 4\nattention_layers = [1]\n",
     "[model]\nattention_every = 4\nstate_rule = \"mamba2\"\nstate_input_scales = [1.0, 1.0, 1.0, 1.0, 2.0]\n",

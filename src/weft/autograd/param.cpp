@@ -53,7 +53,8 @@ void Param::pack(Context& context, Packed& p, bool transpose_b) {
 }
 
 float Init::value(uint64_t seed, uint64_t name, uint64_t index) const {
-  if (!is_random()) return number;
+  if (is_constant()) return number;
+  if (kind == Kind::mean_of_streams) return index < uint64_t(number) ? -::logf(std::max(number - 1, 1.0f)) : 0;
   const float normal = philox_normal(seed, name, index);
   if (kind == Kind::normal) return number * normal;
   const double uniform = 0.5 * ::erfc(-double(normal) / std::numbers::sqrt2);
@@ -65,7 +66,7 @@ float Init::value(uint64_t seed, uint64_t name, uint64_t index) const {
 namespace {
 
 template <class T>
-void fill_random(Context& context, const Param& param, uint64_t seed, T* out, int64_t first, int64_t count) {
+void fill_values(Context& context, const Param& param, uint64_t seed, T* out, int64_t first, int64_t count) {
   const uint64_t name = name_hash(param.name);
   context.stream.team().parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end, int) {
     param.placement.each_run(first + begin, end - begin, [&](int64_t local, int64_t global, int64_t n) {
@@ -79,13 +80,13 @@ void fill_random(Context& context, const Param& param, uint64_t seed, T* out, in
 void initialize(Context& context, const Param& param, uint64_t seed, const Tensor& out, int64_t first) {
   check(first >= 0 && first + out.numel() <= param.shape.numel(), "{}: initial values {}+{} of {}", param.name, first,
         out.numel(), param.shape.numel());
-  if (!param.init.is_random()) return context.kernels.fill(context.stream, out, param.init.number);
+  if (param.init.is_constant()) return context.kernels.fill(context.stream, out, param.init.number);
   if (out.device() == Device::meta) return;
   fill_on_host(context.stream, out, [&](const Tensor& host) {
     if (out.dtype() == DType::f64)
-      fill_random(context, param, seed, host.data<double>(), first, out.numel());
+      fill_values(context, param, seed, host.data<double>(), first, out.numel());
     else
-      fill_random(context, param, seed, host.data<float>(), first, out.numel());
+      fill_values(context, param, seed, host.data<float>(), first, out.numel());
   });
 }
 

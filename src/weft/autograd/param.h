@@ -10,9 +10,9 @@ namespace weft {
 
 // How a parameter starts: a pure function of (seed, name, index), so that every mesh starts from the same bits.
 struct Init {
-  enum class Kind : uint8_t { constant, normal, log_rate, time_step };
+  enum class Kind : uint8_t { constant, normal, log_rate, time_step, mean_of_streams };
   Kind kind = Kind::constant;
-  float number = 0;  // the constant, or the standard deviation
+  float number = 0;  // the constant, the standard deviation, or how many streams
 
   static Init zeros() { return {}; }
   static Init ones() { return constant(1); }
@@ -22,8 +22,10 @@ struct Init {
   // between 0.001 and 0.1 of, whose logarithm is even. Source: Dao and Gu, "Transformers are SSMs", 2024.
   static Init log_rate() { return {Kind::log_rate}; }
   static Init time_step() { return {Kind::time_step}; }
+  // By which the sigmoid of each of the first so many numbers is one part of so many, and that of others a half.
+  static Init mean_of_streams(int count) { return {Kind::mean_of_streams, float(count)}; }
 
-  bool is_random() const { return kind != Kind::constant; }
+  bool is_constant() const { return kind == Kind::constant; }
   // Of the element with this number in the whole parameter; name: name_hash of it.
   float value(uint64_t seed, uint64_t name, uint64_t index) const;
 };

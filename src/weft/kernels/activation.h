@@ -5,8 +5,9 @@
 namespace weft {
 
 // relu_squared is max(x, 0)^2 (So et al., "Primer", 2021), gelu_quick x sigmoid(1.702 x), and swiglu_oai that of
-// min(x, 7). identity is x: gated, a product of two. Gated, f(gate) * up, swiglu_oai has 1 + up in place of up, with
-// up between -7 and 7. Source: OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025.
+// min(x, 7); swiglu_clipped is silu of min(x, 10). identity is x: gated, a product of two. Gated, f(gate) * up,
+// swiglu_oai has 1 + up in place of up, with up between -7 and 7, and swiglu_clipped up between -10 and 10. Sources:
+// OpenAI, "gpt-oss-120b & gpt-oss-20b Model Card", 2025; DeepSeek-AI, DeepSeek-V4, 2026.
 enum class Activation : uint8_t {
   gelu,
   gelu_tanh,
@@ -15,9 +16,10 @@ enum class Activation : uint8_t {
   silu,
   gelu_quick,
   swiglu_oai,
+  swiglu_clipped,
   sigmoid,
   identity
 };
-inline constexpr float kSwigluLimit = 7;
+inline constexpr float kOaiLimit = 7, kClippedLimit = 10;
 
 }  // namespace weft

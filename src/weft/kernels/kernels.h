@@ -20,6 +20,7 @@
 #include "weft/kernels/optimizer_args.h"
 #include "weft/kernels/recurrence_args.h"
 #include "weft/kernels/row_codes.h"
+#include "weft/kernels/streams_args.h"
 #include "weft/kernels/token_choice.h"
 #include "weft/tensor/stream.h"
 #include "weft/tensor/tensor.h"
@@ -388,6 +389,10 @@ struct Kernels {
   // ---- norms and activations ----
   void (*norm)(Stream&, const NormArgs&);
   void (*norm_backward)(Stream&, const NormBackwardArgs&);
+  void (*read_streams)(Stream&, const ReadStreamsArgs&);
+  void (*read_streams_backward)(Stream&, const ReadStreamsBackwardArgs&);
+  void (*write_streams)(Stream&, const WriteStreamsArgs&);
+  void (*write_streams_backward)(Stream&, const WriteStreamsBackwardArgs&);
   void (*activation)(Stream&, const Tensor& y, const Tensor& x, Activation);
   void (*activation_backward)(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& x, Activation);
   void (*gated_activation)(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);

@@ -30,6 +30,10 @@ void check_recurrence(const RecurrenceArgs&);
 void check_recurrence_backward(const RecurrenceBackwardArgs&);
 void check_norm(const NormArgs&);
 void check_norm_backward(const NormBackwardArgs&);
+void check_read_streams(const ReadStreamsArgs&);
+void check_read_streams_backward(const ReadStreamsBackwardArgs&);
+void check_write_streams(const WriteStreamsArgs&);
+void check_write_streams_backward(const WriteStreamsBackwardArgs&);
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
 void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions);

@@ -15,6 +15,13 @@ NormConfig norm_config(const ModelConfig& c) {
           .has_offset = c.norm_offset};
 }
 
+HyperConnectionConfig streams_config(const ModelConfig& c) {
+  return {.hidden = c.hidden,
+          .streams = c.residual_streams,
+          .rule = {.magnitude = c.stream_magnitude, .eps = c.stream_eps, .norm_eps = c.norm_eps},
+          .init_std = c.init_std};
+}
+
 namespace {
 
 // Projections that write into the residual stream start smaller, so that its variance does not grow with depth.
@@ -67,6 +74,8 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .rule = attention_rule(c, layer),
           .has_down_bias = c.has_qkv_bias(),
           .has_output_bias = c.has_output_bias(),
+          .has_sinks = c.has_sinks(layer),
+          .has_gate = c.attention_gate,
           .norm_eps = kLatentNormEps,
           .dropout = c.dropout,
           .init_std = c.init_std,
@@ -74,7 +83,8 @@ LatentAttentionConfig latent_attention_config(const ModelConfig& c, int layer) {
           .lora = c.lora,
           .index_heads = c.has_index(layer) ? c.index_heads : 0,
           .index_head_dim = c.index_head_dim,
-          .index_topk = c.selects_keys() ? c.index_topk : 0};
+          .index_topk = c.selects_keys() ? c.index_topk : 0,
+          .index_norm_eps = c.index_norm_eps};
 }
 
 RecurrentScales state_scales(const ModelConfig& c) {
@@ -151,7 +161,7 @@ MoeConfig moe_config(const ModelConfig& c) {
           .has_shared_gate = c.shared_gate,
           .weighs_inputs = c.router_weighs_inputs,
           .norms = c.experts_beside_dense ? std::optional(norm_config(c)) : std::nullopt,
-          .activation = c.activation,
+          .activation = c.clips_experts ? Activation::swiglu_clipped : c.activation,
           .is_gated = c.is_gated,
           .dropout = c.dropout,
           .init_std = c.init_std,
@@ -203,6 +213,10 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   if (c.has_dense(layer)) mlp_.emplace(name + ".mlp", mlp_config(c, c.ffn_of(layer)), partition);
   if (mlp_ && moe_) make_norm(dense_post_norm_, ".mlp.post_norm");
   if (c.layer_inputs > 0) input_.emplace(name + ".input", input_config(c), partition);
+  if (c.has_streams()) {
+    attention_streams_.emplace(name + ".attention_streams", streams_config(c), partition);
+    mlp_streams_.emplace(name + ".mlp_streams", streams_config(c), partition);
+  }
   if (!c.layer_scale) return;
   scale_.emplace(name + ".scale", partition.tensor.replicated({1}), Init::ones());
   scale_->trainable = false;
@@ -261,6 +275,12 @@ Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy
   const auto behind = [this](Norm& norm, const Var& y) { return scaled(norm(y), residual_scale_); };
   switch (kind_) {
     case BlockKind::pre: {
+      if (attention_streams_) {
+        const auto [streams, row, gates] = attention_streams_->read(in.sum());
+        const Var sum = write_streams(given(streams), attention((*attention_norm_)(row)), given(gates));
+        const auto [sums, row_of_sums, gates_of_sums] = mlp_streams_->read(sum);
+        return {write_streams(sums, mlp((*mlp_norm_)(row_of_sums)), gates_of_sums)};
+      }
       const auto [residual, normed] = attention_norm_->branch(in);
       const auto [sum, normed_sum] = mlp_norm_->add(given(residual), attention(normed));
       return {sum, mlp(normed_sum)};

@@ -11,6 +11,7 @@
 #include "weft/models/rope_tables.h"
 #include "weft/nn/attention.h"
 #include "weft/nn/gated_conv.h"
+#include "weft/nn/hyper_connection.h"
 #include "weft/nn/latent_attention.h"
 #include "weft/nn/layer_input.h"
 #include "weft/nn/moe.h"
@@ -43,6 +44,8 @@ class Block {
     if (latent_attention_) latent_attention_->each_param(visit);
     if (recurrent_) recurrent_->each_param(visit);
     if (conv_) conv_->each_param(visit);
+    for (std::optional<HyperConnection>* streams : {&attention_streams_, &mlp_streams_})
+      if (*streams) (*streams)->each_param(visit);
     each_norm_of(mlp_norm_, mlp_post_norm_, [&](Norm& n) { n.each_param(visit); });
     if (mlp_) mlp_->each_param(visit);
     if (dense_post_norm_) dense_post_norm_->each_param(visit);
@@ -108,9 +111,12 @@ class Block {
   std::optional<Moe> moe_;
   std::optional<Norm> dense_post_norm_;  // where both are there
   std::optional<LayerInput> input_;
-  std::optional<Param> scale_;  // [1]
+  std::optional<Param> scale_;                                      // [1]
+  std::optional<HyperConnection> attention_streams_, mlp_streams_;  // of several residual streams
 };
 
 NormConfig norm_config(const ModelConfig& config);
+// Of the parts of layers, and of the head.
+HyperConnectionConfig streams_config(const ModelConfig& config);
 
 }  // namespace weft

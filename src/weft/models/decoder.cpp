@@ -40,6 +40,11 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
   for (int64_t i = part_.first_layer; i < part_.first_layer + part_.num_layers; ++i)
     blocks_.push_back(std::make_unique<Block>(fmt::format("layers.{}", i), int(i), c, rope_, partition));
   if (!part_.has_head) return;
+  if (c.has_streams()) {
+    HyperConnectionConfig streams = streams_config(c);
+    streams.writes = false;
+    final_streams_.emplace("final_streams", streams, partition);
+  }
   final_norm_.emplace("final_norm", partition_.tensor.replicated({c.hidden}), norm_config(c));
   tied_ = embedding_ ? &*embedding_ : embedding;
   if (!c.tie_embeddings)
@@ -107,7 +112,8 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
     brackets.enter(group, Var{{}, &context});
     const Var embedded = embed(context, pass, pass.ids, *embedding_, embedding_dropout_site_);
     if (layer_inputs_) inputs = (*layer_inputs_)(embedded, pass, dtype_);
-    x = {brackets.leave(group++, embedded)};
+    x = {brackets.leave(group++,
+                        config_.has_streams() ? begin_streams(embedded, config_.residual_streams) : embedded)};
   }
   std::array<KeysAndValues, 2> shared;                  // of global layers, and of local ones
   std::shared_ptr<LatentAttention::Selected> selected;  // by the last layer with an index
@@ -136,6 +142,7 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   if (!final_norm_) return x.sum();
   if (pass.wanted && blocks_.empty()) x = {pass.wanted->of(x.sum())};
   x.last() = brackets.enter(group, x.last());
+  if (final_streams_) return (*final_norm_)(final_streams_->read(x.sum()).row);
   return final_norm_->branch(x)[1];
 }
 
@@ -193,6 +200,7 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
   }
   if (part_.has_head) {
     groups.emplace_back();
+    if (final_streams_) final_streams_->each_param(collect);
     final_norm_->each_param(collect);
     if (head_) collect(*head_);
     if (mtp_embedding_) collect(*mtp_embedding_);

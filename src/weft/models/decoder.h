@@ -111,6 +111,7 @@ class Decoder {
   std::optional<Param> position_;   // [context, H]
   std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::optional<HyperConnection> final_streams_;
   std::optional<Norm> final_norm_;
   std::optional<Param> head_;  // [V, H]; absent when tied to an embedding on this rank
   std::optional<Mtp> mtp_;

@@ -279,9 +279,26 @@ void complete_index(ModelConfig& c) {
         c.index_heads);
   require_positive("index_heads", c.index_heads);
   require_positive("index_head_dim", c.index_head_dim), require_positive("index_topk", c.index_topk);
+  if (!(c.index_norm_eps >= 0 && c.index_norm_eps <= 1))
+    throw UsageError("model.index_norm_eps = {}: write a number from 0 to 1", c.index_norm_eps);
   if (c.index_head_dim < c.rotary_dim)
     throw UsageError("model.index_head_dim = {}: {} elements of it turn: write at least that (model.rotary_dim)",
                      c.index_head_dim, c.rotary_dim);
+}
+
+void complete_streams(const ModelConfig& c) {
+  if (c.residual_streams < 1 || c.residual_streams > kMostStreams)
+    throw UsageError("model.residual_streams = {}: write a number from 1 to {}", c.residual_streams, kMostStreams);
+  if (!c.has_streams()) return;
+  if (c.block != BlockKind::pre || c.layer_inputs > 0 || c.layer_scale || c.experts_beside_dense || c.mtp_layers > 0)
+    throw UsageError(
+        "model.residual_streams = {}: several streams have layers of block = \"pre\", without layer_inputs, "
+        "layer_scale, experts_beside_dense and mtp_layers: leave these out, or write 1",
+        c.residual_streams);
+  if (!(c.stream_magnitude > 0 && std::isfinite(c.stream_magnitude)))
+    throw UsageError("model.stream_magnitude = {}: write a number above 0", c.stream_magnitude);
+  if (!(c.stream_eps >= 0 && c.stream_eps <= 1))
+    throw UsageError("model.stream_eps = {}: write a number from 0 to 1", c.stream_eps);
 }
 
 void complete_attention(ModelConfig& c) {
@@ -303,8 +320,6 @@ void complete_attention(ModelConfig& c) {
     return;
   }
   require_positive("kv_rank", c.kv_rank);
-  if (c.attention_sinks) throw UsageError("model.attention_sinks: latent attention has none: write false");
-  if (c.attention_gate) throw UsageError("model.attention_gate: latent attention has none: write false");
   if (c.value_norm) throw UsageError("model.value_norm: latent attention has none: write false");
   c.value_dim = c.values_dim();
   require_positive("value_dim", c.value_dim);
@@ -433,6 +448,7 @@ void complete(ModelConfig& c) {
   complete_experts(c);
   complete_adapters(c);
   complete_mtp(c);
+  complete_streams(c);
   if (c.num_params() == INT64_MAX)
     throw UsageError("the model's sizes are too large together: 64 bits cannot count its parameters");
 }

@@ -120,6 +120,10 @@ struct ModelConfig {
   float mlp_gate_scale = 1;  // of gates of feed-forward parts, before their activation
   float logit_scale = 1;     // of logits, before their cap
   bool layer_scale = false;  // what a layer gives is multiplied by a number of its own, which is not trained
+  // Hyper-connections (kernels/streams_args.h): so many residual streams, which begin alike, of blocks that are
+  // `pre`.
+  int64_t residual_streams = 1;
+  float stream_magnitude = 2, stream_eps = 1e-6f;
   float init_std = 0.02f;
 
   // Local layers see the `window` last tokens only; or, of chunks of so many tokens that a text is cut into, no token
@@ -151,6 +155,7 @@ struct ModelConfig {
   // Layers with an index, the first among them; the others see what the last of these before them selected. Empty:
   // all have one.
   std::vector<int64_t> index_layers;
+  float index_norm_eps = 1e-6f;  // of the norm of its keys
 
   // States in place of keys and values: heads that remember in a matrix each, [state_key_dim, state_value_dim],
   // behind convolutions over the last tokens; or convolutions alone, which have no heads.
@@ -176,6 +181,7 @@ struct ModelConfig {
   int64_t experts = 0;  // 0: every layer is dense
   int64_t experts_per_token = 2;
   int64_t shared_experts = 0;  // see all tokens
+  bool clips_experts = false;  // experts that are chosen compute swiglu_clipped, whatever the others do
   bool shared_gate = false;    // what they give is multiplied by the sigmoid of a product with the token
   int64_t expert_ffn = 0;      // of one expert; 0: ffn
   // Experts that are chosen read and write so many numbers of a token, which two projections make of the residual
@@ -227,6 +233,8 @@ struct ModelConfig {
   bool has_unrotated() const { return unrotated_every > 0 || !unrotated_layers.empty(); }
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }  // of local layers, where there are some
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
+  bool has_streams() const { return residual_streams > 1; }
+  int64_t residual_width() const { return residual_streams * hidden; }  // of what goes from layer to layer
   bool is_latent() const { return kv_rank > 0; }
   bool selects_keys() const { return index_heads > 0; }
   bool has_index(int64_t layer) const {

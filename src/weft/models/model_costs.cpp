@@ -39,6 +39,8 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
     const Count from = c.query_rank > 0 ? c.query_rank : c.hidden;
     sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
     if (c.has_qkv_bias()) sum = sum + c.query_rank + c.kv_rank + c.rotary_dim;
+    sum = sum + (c.has_sinks(layer) ? c.heads : 0);
+    if (c.attention_gate) sum = sum + hidden * c.heads * c.values_dim();
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim()) + index_params(c, layer);
   }
@@ -82,6 +84,17 @@ Count state_params(const ModelConfig& c) {
   return Count(c.hidden) * (convolved + state_values(c)) + gate_matrices(c) + rate_matrices(c) +
          convolved * (c.state_conv + (c.state_conv_bias ? 1 : 0)) + Count(c.state_heads) + num_decays(c) + norm +
          skips;
+}
+
+// Of a part of a layer that reads and writes residual streams, and of the head, which reads.
+Count stream_matrix(const ModelConfig& c, bool writes) {
+  return c.has_streams() ? Count(writes ? 2 : 1) * c.residual_streams * c.residual_streams * c.hidden : Count(0);
+}
+Count stream_params(const ModelConfig& c) {
+  if (!c.has_streams()) return 0;
+  const int64_t parts = 2 * c.layers;
+  return (stream_matrix(c, true) + 2 * c.residual_streams + 2) * parts + stream_matrix(c, false) +
+         c.residual_streams + 1;
 }
 
 int64_t num_block_norms(BlockKind kind) {
@@ -130,7 +143,8 @@ int64_t ModelConfig::num_params() const {
     rest = rest + Count(layers) * layer_inputs * (Count(vocab) + hidden) + layer_inputs +
            Count(layers) * (Count(2) * layer_inputs * hidden + one_norm);
   const Count mlps = mlp(ffn) * (dense - wide.value) + mlp(shared_kv_ffn) * wide;
-  return (mixers + norms + Count(layer_scale ? 1 : 0) * all + mlps + moe * sparse + rest).value;
+  return (mixers + norms + Count(layer_scale ? 1 : 0) * all + stream_params(*this) + mlps + moe * sparse + rest)
+      .value;
 }
 
 namespace {
@@ -262,6 +276,10 @@ double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   return (chunks * w * (w + 1) + rest * (rest + 1)) / 2 / n;
 }
 
+double head_work(const ModelConfig& c) {
+  return double(c.hidden) * double(c.vocab) + double(stream_matrix(c, false).value);
+}
+
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const int64_t dim = c.head_dim_of(layer), value_dim = c.values_dim(layer);
   const double h = double(c.hidden), scores = double(c.heads * (dim + value_dim));
@@ -271,9 +289,10 @@ LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {
       (is_sparse ? c.shared_experts * c.expert_ffn : 0) + (c.has_dense(layer) ? c.ffn_of(layer) : 0);
   const int64_t chosen = is_sparse ? c.experts_per_token * c.expert_ffn : 0;
   const double inputs = 3 * h * double(c.layer_inputs);  // of a part of what all are made of, and its own two
+  const double streams = double(stream_matrix(c, true).value);
   const double all_scores = c.attends(layer) ? scores * mean_keys(c, layer, seq_len) : 0;
-  return {projections(c, layer) + all_scores,
-          (c.is_gated ? 3 : 2) * (h * double(width) + double(c.expert_dim()) * double(chosen)) + inputs +
+  return {projections(c, layer) + all_scores + streams,
+          (c.is_gated ? 3 : 2) * (h * double(width) + double(c.expert_dim()) * double(chosen)) + inputs + streams +
               (is_sparse ? h * double(c.experts + 2 * c.expert_latent_dim + (c.shared_gate ? 1 : 0)) : 0),
           all_scores, c.attends(layer) ? index_work(c, layer, seq_len) : 0};
 }
@@ -287,7 +306,7 @@ int64_t ModelConfig::num_adapter_params() const {
 }
 
 double ModelConfig::flops_per_token(int64_t seq_len) const {
-  double sum = double(hidden) * double(vocab), scores = 0, adapters = 0, indices = 0;
+  double sum = head_work(*this), scores = 0, adapters = 0, indices = 0;
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, seq_len);
     sum += layer.attention + layer.mlp, scores += layer.scores, indices += layer.index;
@@ -311,7 +330,7 @@ double ModelConfig::mtp_flops_per_token(int64_t seq_len) const {
 }
 
 double ModelConfig::prompt_flops(int64_t tokens, int64_t steps) const {
-  double of_all = 0, of_last = double(hidden) * double(vocab);  // rows of a step
+  double of_all = 0, of_last = head_work(*this);  // rows of a step
   for (int64_t i = 0; i < layers; ++i) {
     const LayerWork layer = layer_work(*this, i, tokens);
     const double keys = key_projections(*this, i), rest = layer.attention + layer.mlp + layer.index - keys;

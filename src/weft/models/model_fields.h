@@ -24,15 +24,15 @@ struct NamedActivation {
   bool is_gated;
 };
 inline constexpr std::string_view kActivationNames[] = {
-    "swiglu", "geglu",     "geglu_exact", "geglu_quick", "reglu", "reglu2", "swiglu_oai",
-    "gelu",   "gelu_tanh", "gelu_quick",  "relu",        "relu2", "silu"};
-// Those that config.json can say of both kinds of MLPs, and swiglu_oai.
+    "swiglu",         "geglu", "geglu_exact", "geglu_quick", "reglu", "reglu2", "swiglu_oai",
+    "swiglu_clipped", "gelu",  "gelu_tanh",   "gelu_quick",  "relu",  "relu2",  "silu"};
+// Those that config.json can say of both kinds of MLPs, and those that hold values within limits.
 inline constexpr NamedActivation kActivations[] = {
-    {Activation::silu, true},        {Activation::gelu_tanh, true}, {Activation::gelu, true},
-    {Activation::gelu_quick, true},  {Activation::relu, true},      {Activation::relu_squared, true},
-    {Activation::swiglu_oai, true},  {Activation::gelu, false},     {Activation::gelu_tanh, false},
-    {Activation::gelu_quick, false}, {Activation::relu, false},     {Activation::relu_squared, false},
-    {Activation::silu, false}};
+    {Activation::silu, true},          {Activation::gelu_tanh, true},      {Activation::gelu, true},
+    {Activation::gelu_quick, true},    {Activation::relu, true},           {Activation::relu_squared, true},
+    {Activation::swiglu_oai, true},    {Activation::swiglu_clipped, true}, {Activation::gelu, false},
+    {Activation::gelu_tanh, false},    {Activation::gelu_quick, false},    {Activation::relu, false},
+    {Activation::relu_squared, false}, {Activation::silu, false}};
 static_assert(std::size(kActivationNames) == std::size(kActivations));
 
 // -1, which no layer has, of what is no whole number or too large for one.
@@ -137,6 +137,10 @@ class ModelFields {
     v.number("attention_out_scale", c.attention_out_scale), v.number("mlp_out_scale", c.mlp_out_scale);
     v.number("mlp_gate_scale", c.mlp_gate_scale);
     v.flag("layer_scale", c.layer_scale);
+    v.number("residual_streams", c.residual_streams);
+    v.begin_group("residual_streams", c.has_streams());
+    v.number("stream_magnitude", c.stream_magnitude), v.number("stream_eps", c.stream_eps);
+    v.end_group();
     v.number("window", c.window);
     v.begin_group("window", c.window > 0);
     v.flag("chunked_window", c.chunked_window);
@@ -159,6 +163,7 @@ class ModelFields {
     v.begin_group("index_heads", c.index_heads > 0);
     v.number("index_head_dim", c.index_head_dim), v.number("index_topk", c.index_topk);
     layers("index_layers", c.index_layers);
+    v.number("index_norm_eps", c.index_norm_eps);
     v.end_group();
     v.number("attention_every", c.attention_every);
     v.flag("state_beside_attention", c.state_beside_attention);
@@ -181,7 +186,7 @@ class ModelFields {
     v.number("experts", c.experts);
     v.begin_group("experts", c.experts > 0);
     v.number("experts_per_token", c.experts_per_token), v.number("shared_experts", c.shared_experts);
-    v.flag("shared_gate", c.shared_gate);
+    v.flag("clips_experts", c.clips_experts), v.flag("shared_gate", c.shared_gate);
     v.number("expert_ffn", c.expert_ffn), v.number("expert_latent_dim", c.expert_latent_dim);
     v.number("first_dense_layers", c.first_dense_layers);
     layers("expert_layers", c.expert_layers);

@@ -165,6 +165,25 @@ ModelConfig glm_5() {
   return c;
 }
 
+ModelConfig hy_v4() {
+  ModelConfig c = deepseek_v3();
+  c.family = "hy_v4", c.norm_eps = c.index_norm_eps = 1e-5f;
+  c.attention_gate = c.attention_sinks = c.clips_experts = true;
+  c.residual_streams = 4;
+  return c;
+}
+ModelConfig hy4_preview() {
+  ModelConfig c = hy_v4();
+  c.layers = 34, c.hidden = 2816, c.heads = c.kv_heads = 32, c.ffn = 6912, c.vocab = 120832, c.context = 262144;
+  c.kv_rank = 512, c.query_rank = 1536, c.rotary_dim = 64, c.head_dim = 256, c.value_dim = 256;
+  c.experts = 256, c.experts_per_token = 8, c.shared_experts = 1, c.expert_ffn = 768, c.first_dense_layers = 1;
+  c.routed_scale = 2.827f;
+  c.index_heads = 16;
+  for (int64_t i = 0; i < c.layers; ++i)
+    if (i == 0 || (i - 1) % 4 == 0) c.index_layers.push_back(i);
+  return c;
+}
+
 ModelConfig cohere(const char* family) {
   ModelConfig c = named(family);
   c.block = BlockKind::parallel_shared;
@@ -367,6 +386,7 @@ const std::vector<Family>& variant_families() {
     all.push_back({glm4_moe(), {{"glm-4.5-air", glm_4_5_air()}}});
     all.push_back({named("deepseek_v32", deepseek_v3()), {{"deepseek-v3.2", deepseek_v32_671b()}}});
     all.push_back({glm_moe_dsa(), {{"glm-5", glm_5()}}});
+    all.push_back({hy_v4(), {{"hy4-preview", hy4_preview()}}});
     all.push_back({gemma4(),
                    {{"gemma-4-31b", gemma4_preset(60, 5376, 21504, 32, 16, 4)},
                     {"gemma-4-26b-a4b", gemma4_26b_a4b()},

@@ -22,8 +22,6 @@ LinearConfig wide(LinearConfig config) {
   return config;
 }
 
-constexpr float kKeyNormEps = 1e-6f;
-
 }  // namespace
 
 Indexer::Indexer(const std::string& name, const IndexerConfig& c, const RopeTable* rope, const Partition& partition)
@@ -32,7 +30,7 @@ Indexer::Indexer(const std::string& name, const IndexerConfig& c, const RopeTabl
       query_(name + ".query", projection(c.query_rank, c.heads * c.head_dim, c, partition.tensor)),
       key_(name + ".key", projection(c.hidden, c.head_dim, c, partition.tensor)),
       key_norm_(name + ".key_norm", partition.tensor.replicated_inside({c.head_dim}),
-                {.kind = NormKind::layer, .eps = kKeyNormEps, .has_bias = true}),
+                {.kind = NormKind::layer, .eps = c.norm_eps, .has_bias = true}),
       weights_(name + ".weights", wide(projection(c.hidden, c.heads, c, partition.tensor))) {
   each_param([](Param& p) { p.trainable = false; });
 }

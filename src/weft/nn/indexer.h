@@ -16,6 +16,7 @@ struct IndexerConfig {
   int64_t heads = 0, head_dim = 0;
   int64_t rotary_dim = 0;  // of a head's elements those that turn, its first
   int64_t most = 0;        // keys that a row sees
+  float norm_eps = 1e-6f;  // of keys
   float init_std = 0.02f;
   BaseFormat base = BaseFormat::plain;
 };

@@ -1,6 +1,7 @@
 // LatentAttention: down to the ranks, up to the heads.
 #include "weft/nn/latent_attention.h"
 
+#include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/join_heads.h"
 #include "weft/autograd/ops/reshape.h"
 
@@ -69,9 +70,12 @@ LatentAttention::LatentAttention(const std::string& name, int layer, const Laten
                                    .head_dim = c.index_head_dim,
                                    .rotary_dim = c.rotary_dim,
                                    .most = c.index_topk,
+                                   .norm_eps = c.index_norm_eps,
                                    .init_std = c.init_std,
                                    .base = c.lora.base},
                      rope, partition);
+  if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, heads_), Init::zeros());
+  if (c.has_gate) gate_.emplace(name + ".gate", to_heads(c.hidden, c.value_dim, c, heads_));
   if (c.query_rank == 0) return;
   query_down_.emplace(name + ".query_down", shared(c.hidden, c.query_rank, c, tensor_));
   query_norm_.emplace(name + ".query_norm", tensor_.replicated_inside({c.query_rank}), norm_config(c));
@@ -97,7 +101,7 @@ Var LatentAttention::attend_with_heads(const Var& q, const Var& latent, const Va
   const auto [key, value] = linears(latent, key_.weights(), value_.weights());
   const Var k = apply(*q.context, JoinHeadsOp{}, reshape(rotary, {tokens, config_.rotary_dim}),
                       reshape(key, {tokens, heads, config_.head_dim - config_.rotary_dim}));
-  return attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}), {}, selection);
+  return attend(layer_, pass, q, k, reshape(value, {tokens, heads, config_.value_dim}), sinks(), selection);
 }
 
 void LatentAttention::multiply_heads(Context& context, Linear& weights, const Tensor& y, const Tensor& a,
@@ -143,7 +147,7 @@ Var LatentAttention::attend_to_latents(const Var& q, const Var& latent, const Va
   AttentionLayer layer = layer_;
   layer.rule.values_in_keys = int(rank);
   const Var keys = apply(context, JoinHeadsOp{}, latent, rotary);
-  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, index.keys, {}, index.selection).value;
+  const Tensor y = attend(layer, pass, Var{queries, &context}, keys, index.keys, sinks(), index.selection).value;
 
   const Tensor summed = context.empty(dtype, {heads, rows, rank});
   kernels.take_heads(context.stream, summed, y, 0);
@@ -199,7 +203,10 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
   }
   const Var y = keeps_past ? attend_to_latents(q, in.latent, rotary, asked, index)
                            : attend_with_heads(q, in.latent, rotary, asked, {.key_bits = index.selection.key_bits});
-  const Var out = tensor_.leave(output_(reshape(y, {asked.num_tokens, heads * config_.value_dim}), asked));
+  Var attended = reshape(y, {asked.num_tokens, heads * config_.value_dim});
+  if (gate_)
+    attended = apply(context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x), attended);
+  const Var out = tensor_.leave(output_(attended, asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
 }
 

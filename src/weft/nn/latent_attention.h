@@ -26,12 +26,15 @@ struct LatentAttentionConfig {
   int64_t query_rank = 0;  // 0: queries are made from the residual stream at once
   AttentionRule rule;      // its scale is complete
   bool has_down_bias = false, has_output_bias = false;
+  bool has_sinks = false;  // of heads
+  bool has_gate = false;   // the result is multiplied by the sigmoid of a projection
   float norm_eps = 1e-6f, dropout = 0;
   float init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};  // of the output
   // Sparse attention: rows see the keys that an index selects, `index_topk` of them; 0: all. Without heads the index
   // is another layer's.
   int64_t index_heads = 0, index_head_dim = 0, index_topk = 0;
+  float index_norm_eps = 1e-6f;
 };
 
 class LatentAttention {
@@ -60,6 +63,8 @@ class LatentAttention {
     key_.each_param(visit);
     value_.each_param(visit);
     output_.each_param(visit);
+    if (sinks_) visit(*sinks_);
+    if (gate_) gate_->each_param(visit);
     if (indexer_) indexer_->each_param(visit);
   }
 
@@ -69,6 +74,7 @@ class LatentAttention {
     Var query_latent;       // [T, query_rank], of the wanted rows
   };
   Inputs project(const Var& x, const WantedRows* wanted);
+  AttentionSinks sinks() { return {sinks_ ? &*sinks_ : nullptr}; }
   // The same, of q and r after they have turned: q[rows, heads, D], latent[T, kv_rank], rotary[T, 1, rotary_dim] ->
   // [rows, heads, value_dim].
   Var attend_with_heads(const Var& q, const Var& latent, const Var& rotary, const Pass& pass,
@@ -91,6 +97,8 @@ class LatentAttention {
   Linear query_, latent_, key_rotary_;
   Norm latent_norm_;
   Linear key_, value_, output_;
+  std::optional<Param> sinks_;  // [heads]
+  std::optional<Linear> gate_;
   std::optional<Indexer> indexer_;
   std::vector<int64_t> starts_;  // of the heads' rows
 };

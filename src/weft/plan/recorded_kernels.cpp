@@ -202,6 +202,10 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::recurrence_backward, "recurrence_backward">(k);
   record<&Kernels::norm, "norm">(k);
   record<&Kernels::norm_backward, "norm_backward">(k);
+  record<&Kernels::read_streams, "read_streams">(k);
+  record<&Kernels::read_streams_backward, "read_streams_backward">(k);
+  record<&Kernels::write_streams, "write_streams">(k);
+  record<&Kernels::write_streams_backward, "write_streams_backward">(k);
   record<&Kernels::activation, "activation">(k);
   record<&Kernels::activation_backward, "activation_backward">(k);
   record<&Kernels::gated_activation, "gated_activation">(k);

@@ -76,7 +76,7 @@ void ForwardModel::load(const ModelSource& source) {
 }
 
 void ForwardModel::run(const Pass& pass, FunctionRef<void(const Var& x)> finish) {
-  const Var x = stages_.receive(context_, {pass.num_tokens, config().hidden});
+  const Var x = stages_.receive(context_, {pass.num_tokens, config().residual_width()});
   if (has_result()) return finish(x);
   stages_.send(model_->forward(context_, pass, x, brackets()));
 }

@@ -14,8 +14,9 @@ struct IndexMap {
   int64_t runs = 1, stride = 0;  // with `run`
   int64_t step = 0;              // 0: those of a group lie together
   // The first `turned` rows of each run are the two halves of the pairs that rotary positions turn. In the stored
-  // tensor they lie pair by pair, behind `turned_at` others.
+  // tensor they lie pair by pair, or with `keeps_halves` as here, behind `turned_at` others.
   int64_t turned_at = 0, turned = 0;
+  bool keeps_halves = false;
 
   bool keeps_order() const { return run == 0; }
 
@@ -28,7 +29,7 @@ struct IndexMap {
  private:
   int64_t inside(int64_t i) const {
     const int64_t half = turned / 2;
-    if (i < turned) return turned_at + (i < half ? 2 * i : 2 * (i - half) + 1);
+    if (i < turned) return turned_at + (keeps_halves ? i : i < half ? 2 * i : 2 * (i - half) + 1);
     return i - turned < turned_at ? i - turned : i;
   }
 };

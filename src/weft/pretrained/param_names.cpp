@@ -128,7 +128,13 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
       return {.first = (per_group + 1) * d, .total = q + 2 * kv, .run = d, .runs = 1, .stride = group};
     case Part::latent_query: {
       const int64_t rest = d - c.rotary_dim;
-      return {.first = 0, .total = q, .run = d, .stride = d, .turned_at = rest, .turned = c.rotary_dim};
+      return {.first = 0,
+              .total = q,
+              .run = d,
+              .stride = d,
+              .turned_at = rest,
+              .turned = c.rotary_dim,
+              .keeps_halves = layout.has_halves};
     }
     case Part::even:
     case Part::odd:
@@ -143,7 +149,8 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
               .total = c.kv_rank + c.rotary_dim,
               .run = c.rotary_dim,
               .stride = c.rotary_dim,
-              .turned = c.rotary_dim};
+              .turned = c.rotary_dim,
+              .keeps_halves = layout.has_halves};
     case Part::latent_key:
     case Part::latent_value: {
       const int64_t key = d - c.rotary_dim, both = key + c.values_dim();
@@ -151,7 +158,12 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
       return {
           .first = is_key ? 0 : key, .total = c.heads * both, .run = is_key ? key : c.values_dim(), .stride = both};
     }
-    case Part::index: return {.run = c.index_head_dim, .stride = c.index_head_dim, .turned = c.rotary_dim};
+    case Part::index:
+      return {.run = c.index_head_dim,
+              .stride = c.index_head_dim,
+              .turned_at = layout.has_halves ? c.index_head_dim - c.rotary_dim : 0,
+              .turned = c.rotary_dim,
+              .keeps_halves = layout.has_halves};
     case Part::head_query:
     case Part::head_gate:
       return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};

@@ -22,7 +22,7 @@ WeightGrads weight_grads_of(const Recipe& recipe) {
 Wire wire_of(const Recipe& recipe) {
   const MeshConfig& m = recipe.mesh;
   const int64_t tokens = recipe.train.micro_batch * recipe.train.seq_len / m.shape.cp;
-  return {recipe.dtype(), {tokens / (m.sequence_parallel ? m.shape.tp : 1), recipe.model.hidden}};
+  return {recipe.dtype(), {tokens / (m.sequence_parallel ? m.shape.tp : 1), recipe.model.residual_width()}};
 }
 
 // The world, which moves the stream's tensors from now on.

@@ -212,6 +212,12 @@ HWY_INLINE hn::Vec<D> erf(D d, hn::Vec<D> x) {
 
 // ---- activations ----
 
+// Of the gate, and of what it multiplies.
+template <Activation kF>
+inline constexpr bool kHasLimit = kF == Activation::swiglu_oai || kF == Activation::swiglu_clipped;
+template <Activation kF>
+inline constexpr float kLimitOf = kF == Activation::swiglu_oai ? kOaiLimit : kClippedLimit;
+
 // f(x) and f'(x).
 template <Activation kF, class D>
 HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& derivative) {
@@ -235,10 +241,11 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
     hn::Vec<D> complement;
     value = sigmoid(d, x, complement);
     derivative = hn::Mul(value, complement);
-  } else if constexpr (kF == Activation::swiglu_oai) {
-    const auto limit = hn::Set(d, kSwigluLimit);
+  } else if constexpr (kHasLimit<kF>) {
+    const auto limit = hn::Set(d, kLimitOf<kF>);
     const auto is_beyond = hn::Gt(x, limit);  // what is no number stays
-    activate<Activation::gelu_quick>(d, hn::IfThenElse(is_beyond, limit, x), value, derivative);
+    constexpr Activation kInside = kF == Activation::swiglu_oai ? Activation::gelu_quick : Activation::silu;
+    activate<kInside>(d, hn::IfThenElse(is_beyond, limit, x), value, derivative);
     derivative = hn::IfThenZeroElse(is_beyond, derivative);
   } else if constexpr (kF == Activation::gelu_quick) {
     const auto steep = hn::Set(d, 1.702f);
@@ -277,15 +284,15 @@ HWY_INLINE hn::Vec<D> activate(D d, hn::Vec<D> x) {
 // What a gate f(g) multiplies by, and x times its derivative.
 template <Activation kF, class D>
 HWY_INLINE hn::Vec<D> gating_up(D d, hn::Vec<D> up) {
-  if constexpr (kF != Activation::swiglu_oai) return up;
-  const auto limit = hn::Set(d, kSwigluLimit);
+  if constexpr (!kHasLimit<kF>) return up;
+  const auto limit = hn::Set(d, kLimitOf<kF>);
   const auto held = hn::IfThenElse(hn::Gt(hn::Abs(up), limit), hn::CopySign(limit, up), up);
-  return hn::Add(held, hn::Set(d, 1.0f));
+  return kF == Activation::swiglu_oai ? hn::Add(held, hn::Set(d, 1.0f)) : held;
 }
 template <Activation kF, class D>
 HWY_INLINE hn::Vec<D> gating_gradient(D d, hn::Vec<D> up, hn::Vec<D> x) {
-  if constexpr (kF != Activation::swiglu_oai) return x;
-  return hn::IfThenZeroElse(hn::Gt(hn::Abs(up), hn::Set(d, kSwigluLimit)), x);
+  if constexpr (!kHasLimit<kF>) return x;
+  return hn::IfThenZeroElse(hn::Gt(hn::Abs(up), hn::Set(d, kLimitOf<kF>)), x);
 }
 
 // Calls body(std::integral_constant<Activation, f>()), to choose f outside of loops.
@@ -299,6 +306,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::silu: return body(std::integral_constant<Activation, Activation::silu>());
     case Activation::gelu_quick: return body(std::integral_constant<Activation, Activation::gelu_quick>());
     case Activation::swiglu_oai: return body(std::integral_constant<Activation, Activation::swiglu_oai>());
+    case Activation::swiglu_clipped: return body(std::integral_constant<Activation, Activation::swiglu_clipped>());
     case Activation::sigmoid: return body(std::integral_constant<Activation, Activation::sigmoid>());
     case Activation::identity: return body(std::integral_constant<Activation, Activation::identity>());
   }

@@ -19,8 +19,12 @@ __device__ __forceinline__ float activate(Activation f, float x) {
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
     case Activation::swiglu_oai: {
-      const float held = x > kSwigluLimit ? kSwigluLimit : x;  // what is no number stays
+      const float held = x > kOaiLimit ? kOaiLimit : x;  // what is no number stays
       return held * sigmoid(kQuick * held);
+    }
+    case Activation::swiglu_clipped: {
+      const float held = x > kClippedLimit ? kClippedLimit : x;
+      return held * sigmoid(held);
     }
     case Activation::sigmoid: return sigmoid(x);
     case Activation::identity: return x;
@@ -48,7 +52,11 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
     }
     case Activation::swiglu_oai: {
       const float s = sigmoid(kQuick * x);
-      return x > kSwigluLimit ? 0 : s * (1 + kQuick * x * (1 - s));
+      return x > kOaiLimit ? 0 : s * (1 + kQuick * x * (1 - s));
+    }
+    case Activation::swiglu_clipped: {
+      const float s = sigmoid(x);
+      return x > kClippedLimit ? 0 : s * (1 + x * (1 - s));
     }
     case Activation::sigmoid: {
       const float s = sigmoid(x);
@@ -61,11 +69,13 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
 
 // What a gate f(g) multiplies by, and its derivative.
 __device__ __forceinline__ float gating_up(Activation f, float up) {
-  if (f != Activation::swiglu_oai) return up;
-  return 1 + (fabsf(up) > kSwigluLimit ? copysignf(kSwigluLimit, up) : up);
+  if (f == Activation::swiglu_oai) return 1 + (fabsf(up) > kOaiLimit ? copysignf(kOaiLimit, up) : up);
+  return f == Activation::swiglu_clipped && fabsf(up) > kClippedLimit ? copysignf(kClippedLimit, up) : up;
 }
 __device__ __forceinline__ float gating_slope(Activation f, float up) {
-  return f == Activation::swiglu_oai && fabsf(up) > kSwigluLimit ? 0 : 1;
+  const bool is_beyond = (f == Activation::swiglu_oai && fabsf(up) > kOaiLimit) ||
+                         (f == Activation::swiglu_clipped && fabsf(up) > kClippedLimit);
+  return is_beyond ? 0 : 1;
 }
 
 }  // namespace weft::cuda

@@ -56,6 +56,10 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs&);
 // norm.cu
 void norm(Stream&, const NormArgs&);
 void norm_backward(Stream&, const NormBackwardArgs&);
+void read_streams(Stream&, const ReadStreamsArgs&);
+void read_streams_backward(Stream&, const ReadStreamsBackwardArgs&);
+void write_streams(Stream&, const WriteStreamsArgs&);
+void write_streams_backward(Stream&, const WriteStreamsBackwardArgs&);
 
 // activation.cu
 void activation(Stream&, const Tensor& y, const Tensor& x, Activation);

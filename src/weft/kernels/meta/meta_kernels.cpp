@@ -283,6 +283,30 @@ void norm_backward(Stream& stream, const NormBackwardArgs& args) {
   if (args.kind == NormKind::layer) count(stream, 0, args.mean);
 }
 
+void read_streams(Stream& stream, const ReadStreamsArgs& args) {
+  shapes::check_read_streams(args);
+  count(stream, 4 * elements(args.x) + kActivationFlops * elements(args.products), args.y, args.gates, args.rstd,
+        args.x, args.products, args.base, args.scale);
+}
+
+void read_streams_backward(Stream& stream, const ReadStreamsBackwardArgs& args) {
+  shapes::check_read_streams_backward(args);
+  count(stream, 6 * elements(args.x) + 2 * kActivationFlops * elements(args.products), args.dx, args.dproducts,
+        args.dlogits, args.dscales, args.dy, args.dsum, args.dgates, args.x, args.products, args.rstd, args.base,
+        args.scale);
+}
+
+void write_streams(Stream& stream, const WriteStreamsArgs& args) {
+  shapes::check_write_streams(args);
+  count(stream, args.gates ? 2 * elements(args.y) : 0, args.y, args.x, args.branch, args.gates);
+}
+
+void write_streams_backward(Stream& stream, const WriteStreamsBackwardArgs& args) {
+  shapes::check_write_streams_backward(args);
+  count(stream, (args.gates ? 4 : 1) * elements(args.dy), args.dbranch, args.dgates, args.dy, args.branch,
+        args.gates);
+}
+
 void activation(Stream& stream, const Tensor& y, const Tensor& x, Activation) {
   shapes::check_alike("activation", {{"x", x}, {"y", y}});
   count(stream, elements(x) * kActivationFlops, y, x);
@@ -561,6 +585,10 @@ const Kernels& meta_kernels() {
       .recurrence_backward = recurrence_backward,
       .norm = norm,
       .norm_backward = norm_backward,
+      .read_streams = read_streams,
+      .read_streams_backward = read_streams_backward,
+      .write_streams = write_streams,
+      .write_streams_backward = write_streams_backward,
       .activation = activation,
       .activation_backward = activation_backward,
       .gated_activation = gated_activation,

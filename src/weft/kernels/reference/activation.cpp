@@ -1,6 +1,7 @@
 // Activation functions, their derivatives, and their gated forms.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "weft/kernels/reference/reference.h"
@@ -12,7 +13,11 @@ namespace {
 constexpr double kSqrt2OverPi = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
 constexpr double kGeluCubic = 0.044715, kQuick = 1.702;  // Hendrycks and Gimpel, 2016
 
-constexpr double kLimit = double(kSwigluLimit);
+// Of the gate, and of what it multiplies.
+double limit_of(Activation f) {
+  if (f == Activation::swiglu_oai) return double(kOaiLimit);
+  return f == Activation::swiglu_clipped ? double(kClippedLimit) : std::numeric_limits<double>::infinity();
+}
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double normal_cdf(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -27,7 +32,8 @@ double activate(Activation f, double x) {
     case Activation::relu_squared: return x > 0 ? x * x : 0;
     case Activation::silu: return x * sigmoid(x);
     case Activation::gelu_quick: return x * sigmoid(kQuick * x);
-    case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, kLimit));
+    case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, limit_of(f)));
+    case Activation::swiglu_clipped: return activate(Activation::silu, std::min(x, limit_of(f)));
     case Activation::sigmoid: return sigmoid(x);
     case Activation::identity: return x;
   }
@@ -54,7 +60,8 @@ double activation_slope(Activation f, double x) {
       const double s = sigmoid(kQuick * x);
       return s * (1 + kQuick * x * (1 - s));
     }
-    case Activation::swiglu_oai: return x > kLimit ? 0 : activation_slope(Activation::gelu_quick, x);
+    case Activation::swiglu_oai: return x > limit_of(f) ? 0 : activation_slope(Activation::gelu_quick, x);
+    case Activation::swiglu_clipped: return x > limit_of(f) ? 0 : activation_slope(Activation::silu, x);
     case Activation::sigmoid: return sigmoid(x) * sigmoid(-x);
     case Activation::identity: return 1;
   }
@@ -62,9 +69,10 @@ double activation_slope(Activation f, double x) {
 }
 
 double gating_up(Activation f, double up) {
-  return f == Activation::swiglu_oai ? 1 + std::clamp(up, -kLimit, kLimit) : up;
+  const double held = std::clamp(up, -limit_of(f), limit_of(f));
+  return f == Activation::swiglu_oai ? 1 + held : held;
 }
-double gating_slope(Activation f, double up) { return f == Activation::swiglu_oai && std::abs(up) > kLimit ? 0 : 1; }
+double gating_slope(Activation f, double up) { return std::abs(up) > limit_of(f) ? 0 : 1; }
 
 void activation(Stream&, const Tensor& y, const Tensor& x, Activation f) {
   shapes::check_alike("activation", {{"x", x}, {"y", y}});

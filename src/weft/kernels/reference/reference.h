@@ -59,6 +59,12 @@ void recurrence_backward(Stream&, const RecurrenceBackwardArgs&);
 void norm(Stream&, const NormArgs&);
 void norm_backward(Stream&, const NormBackwardArgs&);
 
+// streams.cpp
+void read_streams(Stream&, const ReadStreamsArgs&);
+void read_streams_backward(Stream&, const ReadStreamsBackwardArgs&);
+void write_streams(Stream&, const WriteStreamsArgs&);
+void write_streams_backward(Stream&, const WriteStreamsBackwardArgs&);
+
 // activation.cpp
 void activation(Stream&, const Tensor& y, const Tensor& x, Activation);
 void activation_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& x, Activation);

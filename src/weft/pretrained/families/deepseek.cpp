@@ -1,5 +1,5 @@
 // DeepSeek-V2, V3 and V3.2 as Hugging Face saves them: latent attention, shared experts, groups of experts, keys that
-// an index selects; and GLM-4.7-Flash, GLM-5, Sarvam 105B and Youtu-LLM, which are built so too.
+// an index selects; and GLM-4.7-Flash, GLM-5, Hy4, Sarvam 105B and Youtu-LLM, which are built so too.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -102,7 +102,7 @@ void v32_fields(HfFields& f, ModelConfig& c) {
 
 // Layers with an index of their own ("full") and those that see what the last of them selected; in files without
 // names every n-th behind the first ones.
-void index_layers_fields(HfFields& f, ModelConfig& c) {
+void index_layers_fields(HfFields& f, ModelConfig& c, int64_t absent_every) {
   constexpr const char *kTypes = "indexer_types", *kPattern = "index_topk_pattern";
   if (!f.is_reading()) {
     nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
@@ -110,7 +110,7 @@ void index_layers_fields(HfFields& f, ModelConfig& c) {
     return;
   }
   int64_t every = 1, offset = 2;
-  f.size("index_topk_freq", every, 1), f.size("index_skip_topk_offset", offset, 2);
+  f.size("index_topk_freq", every, absent_every), f.size("index_skip_topk_offset", offset, 2);
   if (f.has(kPattern)) f.refuse(kPattern, "write indexer_types, a name to each layer");
   std::vector<bool> have;
   for (int64_t i = 0; i < c.layers; ++i)
@@ -127,14 +127,43 @@ void glm_dsa_fields(HfFields& f, ModelConfig& c) {
   sparse_layers_fields(f, c, 3);
   index_fields(f, c, 32);
   f.only("indexer_rope_interleave", true);
-  index_layers_fields(f, c);
+  index_layers_fields(f, c, 1);
 }
 
-// part: how queries and keys of an index lie.
-constexpr std::array<NameRow, 4> index_names(Part part) {
-  return {{{"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b", {.part = part}},
-           {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk", {.part = part}},
-           {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm", {.part = part}},
+// Of experts that are chosen; 0 and less: there is none.
+void swiglu_limit_field(HfFields& f, ModelConfig& c) {
+  constexpr const char* kKey = "swiglu_limit";
+  double limit = c.clips_experts ? double(kClippedLimit) : 0;
+  f.number(kKey, limit, double(kClippedLimit));
+  if (limit > 0 && limit != double(kClippedLimit)) f.refuse(kKey, "10 and 0 are supported");
+  c.clips_experts = limit > 0;
+}
+
+void hy4_fields(HfFields& f, ModelConfig& c) {
+  common_shape_fields(f, c);
+  latent_attention_fields(f, c, 1536);
+  f.number("rms_norm_eps", c.norm_eps, 1e-5);
+  f.flag("tie_word_embeddings", c.tie_embeddings, false);
+  activation_field(f, "hidden_act", c.activation, "silu");
+  rope_fields(f, c, 10000);
+  deepseek_expert_fields(f, c, {.shared = 1, .first_dense = 1, .scale = 2.827});
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  sparse_layers_fields(f, c, 1);
+  swiglu_limit_field(f, c);
+  index_fields(f, c, 16);
+  index_layers_fields(f, c, 4);
+  if (f.is_reading()) c.index_norm_eps = c.norm_eps;
+  f.size("hc_mult", c.residual_streams, 4);
+  if (!c.has_streams()) f.refuse("hc_mult", "models of this kind have several residual streams");
+  f.number("hc_magnitude", c.stream_magnitude, 2.0);
+  f.number("hc_eps", c.stream_eps, 1e-6);
+}
+
+// layout: of queries and keys of an index.
+constexpr std::array<NameRow, 4> index_names(const Layout& layout) {
+  return {{{"layers.#.attention.index.query", "model.layers.#.self_attn.indexer.wq_b", layout},
+           {"layers.#.attention.index.key", "model.layers.#.self_attn.indexer.wk", layout},
+           {"layers.#.attention.index.key_norm", "model.layers.#.self_attn.indexer.k_norm", layout},
            {"layers.#.attention.index.weights", "model.layers.#.self_attn.indexer.weights_proj"}}};
 }
 constexpr NameRow kAttention[] = {
@@ -151,6 +180,29 @@ constexpr NameRow kQuery[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.q_b_proj", {.part = Part::latent_query}}};
 constexpr NameRow kDirectQuery[] = {
     {"layers.#.attention.query", "model.layers.#.self_attn.q_proj", {.part = Part::latent_query}}};
+// Of Hy4, whose turned elements lie in halves.
+constexpr NameRow kHy4[] = {
+    {"layers.#.attention.query",
+     "model.layers.#.self_attn.q_b_proj",
+     {.part = Part::latent_query, .has_halves = true}},
+    {"layers.#.attention.key_rotary",
+     "model.layers.#.self_attn.kv_a_proj_with_mqa",
+     {.part = Part::key_rotary, .has_halves = true}},
+    {"layers.#.attention.sinks", "model.layers.#.self_attn.learnable_sink_param"},
+    {"layers.#.attention.gate", "model.layers.#.self_attn.linear_gate"},
+    {"layers.#.attention_streams.weight", "model.layers.#.hc_pre.hc_attn_layer.hc_fn"},
+    {"layers.#.attention_streams.base", "model.layers.#.hc_pre.hc_attn_layer.hc_base"},
+    {"layers.#.attention_streams.scale", "model.layers.#.hc_pre.hc_attn_layer.hc_scale"},
+    {"layers.#.mlp_streams.weight", "model.layers.#.hc_pre.hc_mlp_layer.hc_fn"},
+    {"layers.#.mlp_streams.base", "model.layers.#.hc_pre.hc_mlp_layer.hc_base"},
+    {"layers.#.mlp_streams.scale", "model.layers.#.hc_pre.hc_mlp_layer.hc_scale"},
+    {"final_streams.weight", "model.hc_pre.hc_head.hc_head_fn"},
+    {"final_streams.base", "model.hc_pre.hc_head.hc_head_base"},
+    {"final_streams.scale", "model.hc_pre.hc_head.hc_head_scale"},
+    {"layers.#.mlp.gate", "model.layers.#.mlp.linear_gate"},
+    {"layers.#.moe.shared.gate", "model.layers.#.mlp.shared_experts.linear_gate"},
+};
+
 constexpr NameRow kRouterBias[] = {{"layers.#.moe.router.bias", "model.layers.#.mlp.gate.e_score_correction_bias"}};
 
 constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "model.layers.#.enorm"},
@@ -158,7 +210,7 @@ constexpr NameRow kMtp[] = {{"layers.#.mtp.embedding_norm", "model.layers.#.enor
                             {"layers.#.mtp.projection", "model.layers.#.eh_proj"},
                             {"layers.#.mtp.norm", "model.layers.#.shared_head.norm"}};
 
-// Of Mistral Small 4: all experts of a layer in two tensors.
+// Of Mistral Small 4 and Hy4: all experts of a layer in two tensors.
 constexpr NameRow kStacks[] = {
     {"layers.#.moe.experts.gate.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::gate}},
     {"layers.#.moe.experts.up.weight", "model.layers.#.mlp.experts.gate_up_proj", {.part = Part::up}},
@@ -175,12 +227,19 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
 }
 
 const std::vector<NameRow>& v32_names(const ModelConfig&) {
-  static const std::vector<NameRow> rows = joined({index_names(Part::all), names({.query_rank = 1})});
+  static const std::vector<NameRow> rows = joined({index_names({}), names({.query_rank = 1})});
   return rows;
 }
 
 const std::vector<NameRow>& glm_dsa_names(const ModelConfig&) {
-  static const std::vector<NameRow> rows = joined({index_names(Part::index), names({.query_rank = 1})});
+  static const std::vector<NameRow> rows = joined({index_names({.part = Part::index}), names({.query_rank = 1})});
+  return rows;
+}
+
+const std::vector<NameRow>& hy4_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows =
+      joined({std::span(kHy4), std::span(kStacks), index_names({.part = Part::index, .has_halves = true}),
+              names({.query_rank = 1})});
   return rows;
 }
 
@@ -278,6 +337,13 @@ std::vector<HfFamily> hf_deepseek_families() {
            .names = glm_dsa_names,
            .base = "model.",
            .mtp = kMtp},
+          {.family = "hy_v4",
+           .model_type = "hy_v4",
+           .architecture = "HYV4ForCausalLM",
+           .fields = hy4_fields,
+           .names = hy4_names,
+           .base = "model.",
+           .ignored = {"model.mtp_layers.*"}},
           {.family = "mistral4",
            .model_type = "mistral4",
            .architecture = "Mistral4ForCausalLM",

@@ -20,7 +20,7 @@ void fields(HfFields& f, ModelConfig& c) {
   f.number("rms_norm_eps", c.norm_eps, 1e-5);
   f.flag("tie_word_embeddings", c.tie_embeddings, false);
   f.only("hidden_act", "silu");
-  only_number(f, "swiglu_limit", kSwigluLimit);
+  only_number(f, "swiglu_limit", kOaiLimit);
   only_number(f, "swiglu_alpha", 1.702f);
   rope_fields(f, c, 150000);
   f.flag("attention_bias", c.qkv_bias, true);
