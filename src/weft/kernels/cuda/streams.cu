@@ -1,5 +1,6 @@
 // Residual streams: a worker has a token, whose streams it reads twice, the second time from a cache. Memory bounds
 // all of these.
+#include "weft/kernels/cuda/activation.cuh"
 #include "weft/kernels/cuda/cuda.h"
 #include "weft/kernels/cuda/rows.cuh"
 #include "weft/kernels/shape_checks.h"
@@ -7,9 +8,7 @@
 namespace weft::cuda {
 namespace {
 
-constexpr int kMost = int(kMostStreams);
-
-__device__ __forceinline__ float sigmoid_of(float x) { return 1 / (1 + expf(-x)); }
+constexpr int kHeldStreams = int(kMostStreams);  // a number to each stays in registers
 
 template <class T>
 struct ReadStreams {
@@ -38,17 +37,17 @@ __global__ void __launch_bounds__(512) read_streams_kernel(const ReadStreams<T> 
   if (worker.rank == 0) a.rstd[row] = rstd;
   const auto weight = [&](int i) {
     const float logit = a.products[row * a.count + i] * rstd * load(a.scale + i / a.streams) + load(a.base + i);
-    return sigmoid_of(logit);
+    return sigmoid(logit);
   };
   if (a.gates && worker.rank < a.streams)
     a.gates[row * a.streams + worker.rank] = a.rule.magnitude * weight(a.streams + int(worker.rank)) + a.rule.eps;
-  float read[kMost];
+  float read[kHeldStreams];
 #pragma unroll
-  for (int n = 0; n < kMost; ++n) read[n] = n < a.streams ? weight(n) + a.rule.eps : 0;
+  for (int n = 0; n < kHeldStreams; ++n) read[n] = n < a.streams ? weight(n) + a.rule.eps : 0;
   for (int64_t c = worker.rank * N; c < a.cols; c += worker.size * N) {
     float sum[N] = {};
 #pragma unroll
-    for (int n = 0; n < kMost; ++n) {
+    for (int n = 0; n < kHeldStreams; ++n) {
       if (n >= a.streams) break;
       float values[N];
       load_n(values, x + n * a.cols + c);
@@ -76,12 +75,12 @@ __global__ void __launch_bounds__(512) read_streams_backward_kernel(const ReadSt
   if (row >= a.rows) return;
   const T *const x = a.x + row * all, *const dy = a.dy + row * a.cols;
   const float rstd = a.rstd[row];
-  float dots[kMost] = {};
+  float dots[kHeldStreams] = {};
   for (int64_t c = worker.rank * N; c < a.cols; c += worker.size * N) {
     float gradient[N];
     load_n(gradient, dy + c);
 #pragma unroll
-    for (int n = 0; n < kMost; ++n) {
+    for (int n = 0; n < kHeldStreams; ++n) {
       if (n >= a.streams) break;
       float values[N];
       load_n(values, x + n * a.cols + c);
@@ -89,17 +88,17 @@ __global__ void __launch_bounds__(512) read_streams_backward_kernel(const ReadSt
     }
   }
 #pragma unroll
-  for (int n = 0; n < kMost; ++n)
+  for (int n = 0; n < kHeldStreams; ++n)
     if (n < a.streams) dots[n] = worker.sum(dots[n]);
   // Every thread works out all weights of its token, which are few.
-  float read[kMost], drstd = 0, dscales[2] = {};
+  float read[kHeldStreams], drstd = 0, dscales[2] = {};
 #pragma unroll
-  for (int i = 0; i < 2 * kMost; ++i) {
-    const bool writes = i >= kMost;
-    const int n = i % kMost, at = writes ? a.streams + n : n;
+  for (int i = 0; i < 2 * kHeldStreams; ++i) {
+    const bool writes = i >= kHeldStreams;
+    const int n = i % kHeldStreams, at = writes ? a.streams + n : n;
     if (n >= a.streams || at >= a.count) continue;
     const float product = a.products[row * a.count + at], scale = load(a.scale + (writes ? 1 : 0));
-    const float s = sigmoid_of(product * rstd * scale + load(a.base + at));
+    const float s = sigmoid(product * rstd * scale + load(a.base + at));
     float dweight = 0;
     if (!writes)
       read[n] = s + a.rule.eps, dweight = dots[n];
@@ -120,7 +119,7 @@ __global__ void __launch_bounds__(512) read_streams_backward_kernel(const ReadSt
     float gradient[N];
     load_n(gradient, dy + c);
 #pragma unroll
-    for (int n = 0; n < kMost; ++n) {
+    for (int n = 0; n < kHeldStreams; ++n) {
       if (n >= a.streams) break;
       const int64_t at = n * a.cols + c;
       float values[N], sum[N] = {};
@@ -175,12 +174,12 @@ __global__ void __launch_bounds__(512) write_streams_backward_kernel(const Write
   const Worker<kIsWarp> worker;
   const int64_t row = worker.index;
   if (row >= a.rows) return;
-  float dots[kMost] = {};
+  float dots[kHeldStreams] = {};
   for (int64_t c = worker.rank * N; c < a.cols; c += worker.size * N) {
     float branch[N] = {}, sum[N] = {};
     if (a.gates) load_n(branch, a.branch + row * a.cols + c);
 #pragma unroll
-    for (int n = 0; n < kMost; ++n) {
+    for (int n = 0; n < kHeldStreams; ++n) {
       if (n >= a.streams) break;
       const float gate = a.gates ? a.gates[row * a.streams + n] : 1;
       float gradient[N];
@@ -191,7 +190,7 @@ __global__ void __launch_bounds__(512) write_streams_backward_kernel(const Write
   }
   if (!a.gates) return;
 #pragma unroll
-  for (int n = 0; n < kMost; ++n) {
+  for (int n = 0; n < kHeldStreams; ++n) {
     if (n >= a.streams) break;
     const float dot = worker.sum(dots[n]);
     if (worker.rank == 0) a.dgates[row * a.streams + n] = dot;
