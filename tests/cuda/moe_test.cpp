@@ -23,6 +23,7 @@ INSTANTIATE_TEST_SUITE_P(
                             {.gate = RouterGate::sigmoid, .scale = 2.5f, .groups = 4, .groups_per_token = 2},
                             true,
                             16},
+                    MoeCase{"ranked_by_logits", {.gate = RouterGate::sigmoid, .ranks_logits = true}, true, 16},
                     MoeCase{"a_shared_one_with_a_gate", {.normalises = false}, true, 16, {}, true}),
     [](const auto& test) { return std::string(test.param.name); });
 

@@ -24,6 +24,22 @@ TEST(ReferenceRoute, TakesTheFirstOfEqualsAndTheBiasForTheChoiceOnly) {
   expect_near("weights", w.values(weights), std::vector<double>{1, 2 * sigmoid(1), 1, 2 * sigmoid(2)}, 1e-12);
 }
 
+TEST(ReferenceRoute, LogitsMayStandInPlaceOfScoresForTheChoice) {
+  Workbench w;
+  const Tensor logits = w.of(DType::f64, {1, 4}, {4, 0, 3, 1}), bias = w.of(DType::f64, {4}, {0, 1.5, 0, 0});
+  const Tensor scores = w.empty(DType::f64, {1, 4}), weights = w.empty(DType::f64, {1, 2});
+  std::vector<int32_t> experts(2);
+  RouteArgs args{.scores = scores, .weights = weights, .experts = experts.data(), .logits = logits, .bias = bias};
+  args.rule = {.gate = RouterGate::sigmoid, .normalises = false};
+  reference_kernels().route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{1, 0}));
+  args.rule.ranks_logits = true;
+  reference_kernels().route(w.stream, args);
+  EXPECT_EQ(experts, (std::vector<int32_t>{0, 2}));
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  expect_near("weights", w.values(weights), std::vector<double>{sigmoid(4), sigmoid(3)}, 1e-12);
+}
+
 TEST(ReferenceRoute, WeighsExpertsThatAreGiven) {
   Workbench w;
   const Tensor scores = w.empty(DType::f64, {1, 4}), weights = w.empty(DType::f64, {1, 2});
@@ -60,12 +76,13 @@ struct Rule {
   RouterGate gate;
   bool normalises, has_bias;
   int groups = 1, groups_per_token = 1;
-  bool has_factors = false;
+  bool has_factors = false, ranks_logits = false;
 };
 std::string rule_name(const testing::TestParamInfo<Rule>& info) {
-  return fmt::format("{}{}{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
+  return fmt::format("{}{}{}{}{}{}", info.param.gate == RouterGate::softmax ? "softmax" : "sigmoid",
                      info.param.normalises ? "_normalised" : "", info.param.has_bias ? "_bias" : "",
-                     info.param.groups > 1 ? "_groups" : "", info.param.has_factors ? "_factors" : "");
+                     info.param.groups > 1 ? "_groups" : "", info.param.has_factors ? "_factors" : "",
+                     info.param.ranks_logits ? "_by_logits" : "");
 }
 class RouteTest : public testing::TestWithParam<Rule> {
  protected:
@@ -74,7 +91,8 @@ class RouteTest : public testing::TestWithParam<Rule> {
             .normalises = GetParam().normalises,
             .scale = 1.7f,
             .groups = GetParam().groups,
-            .groups_per_token = GetParam().groups_per_token};
+            .groups_per_token = GetParam().groups_per_token,
+            .ranks_logits = GetParam().ranks_logits};
   }
   static Tensor factors_of(Workbench& w, DType dtype, int64_t experts) {
     return GetParam().has_factors ? w.random(dtype, {experts}, "factors") : Tensor{};
@@ -86,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Rule{RouterGate::sigmoid, true, true}, Rule{RouterGate::sigmoid, false, false},
                     Rule{RouterGate::softmax, false, false, 3, 2}, Rule{RouterGate::sigmoid, true, true, 3, 1},
                     Rule{RouterGate::softmax, true, false, 1, 1, true},
-                    Rule{RouterGate::sigmoid, false, true, 1, 1, true}),
+                    Rule{RouterGate::sigmoid, false, true, 1, 1, true},
+                    Rule{RouterGate::sigmoid, true, true, 1, 1, false, true}),
     rule_name);
 
 // What route_backward says it is the gradient of.

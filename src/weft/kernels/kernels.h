@@ -272,6 +272,7 @@ struct RouteRule {
   bool normalises = true;  // the weights of a token add up to `scale`; else they are its scores times `scale`
   float scale = 1;
   int groups = 1, groups_per_token = 1;  // experts come from so many of as many groups of neighbours
+  bool ranks_logits = false;             // logits stand in place of scores where experts are chosen
 };
 inline constexpr int kMostExpertsPerToken = 64;
 

@@ -95,7 +95,8 @@ void route(Stream& stream, const RouteArgs& args) {
     for (int64_t t = begin; t < end; ++t) {
       float* const scores = all_scores + t * n;
       scores_of(args.rule.gate, logits + t * n, n, scores);
-      const auto rank_of = [&](int64_t e) { return bias ? scores[e] + bias[e] : scores[e]; };
+      const float* const ranked = args.rule.ranks_logits ? logits + t * n : scores;
+      const auto rank_of = [&](int64_t e) { return bias ? ranked[e] + bias[e] : ranked[e]; };
       Best best;
       if (args.are_given)
         std::copy_n(experts + t * k, k, best.experts);

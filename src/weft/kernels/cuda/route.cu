@@ -87,7 +87,7 @@ __global__ void route_kernel(const Route a) {
   const float lse = is_softmax ? log_sum_exp(logits, a.experts, lane) : 0;
   for (int e = lane; e < a.experts; e += kWarp) {
     scores[e] = is_softmax ? expf(logits[e] - lse) : 1 / (1 + expf(-logits[e]));
-    ranks[e] = or_lowest(scores[e] + (a.bias ? a.bias[e] : 0));
+    ranks[e] = or_lowest((a.rule.ranks_logits ? logits[e] : scores[e]) + (a.bias ? a.bias[e] : 0));
   }
   __syncwarp();
   if (a.rule.groups > 1 && !a.given) close_groups(a, ranks, a.group_ranks + t * a.rule.groups, lane);

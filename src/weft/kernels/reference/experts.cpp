@@ -109,7 +109,8 @@ void route(Stream&, const RouteArgs& args) {
     int32_t* const chosen = args.on_host() + t * k;
     if (!args.are_given)
       choose(
-          args.rule, experts, [&](int32_t e) { return s[e] + bias[size_t(e)]; }, order, k, chosen);
+          args.rule, experts, [&](int32_t e) { return (args.rule.ranks_logits ? x : s)[e] + bias[size_t(e)]; }, order,
+          k, chosen);
     const double total = args.rule.normalises ? total_of(s, chosen, k) : 1;
     for (size_t j = 0; j < k; ++j)
       weights[t * k + j] = double(args.rule.scale) * s[chosen[j]] / total * factors[size_t(chosen[j])];
