@@ -144,7 +144,10 @@ INSTANTIATE_TEST_SUITE_P(
                    "layer_inputs"},
         Impossible{"ExpertsWithoutNormsBehind",
                    [](ModelConfig& c) { c.experts = 4, c.experts_beside_dense = true, c.block = BlockKind::pre; },
-                   "experts_beside_dense"}),
+                   "experts_beside_dense"},
+        Impossible{"TwoNormsBehindExperts",
+                   [](ModelConfig& c) { c.experts = 4, c.experts_beside_dense = c.expert_post_norm = true; },
+                   "expert_post_norm"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(ImpossibleLayers, AreNamed) {

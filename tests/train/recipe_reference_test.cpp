@@ -28,6 +28,7 @@ const char* const kBeside[] = {
     "[distill]\nteacher = \"other\"\n",
     "[model]\nexperts = 4\n",
     "[model]\nexperts = 4\nexpert_layers = [1]\n",
+    "[model]\nattention_gate = true\n",
     "[model]\nunrotated_every = 4\n",
     "[model]\nunrotated_layers = [0]\n",
     "[model]\nwindow = 4\n",

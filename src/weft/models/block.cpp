@@ -50,6 +50,7 @@ AttentionConfig attention_config(const ModelConfig& c, int layer) {
           .has_norm_offset = c.norm_offset,
           .has_sinks = c.has_sinks(layer),
           .has_gate = c.attention_gate,
+          .gates_heads = c.attention_gate_by_head,
           .has_value_norm = c.value_norm,
           .values_are_keys = c.values_are_keys(layer),
           .has_keys = !c.shares_keys(layer),
@@ -141,11 +142,13 @@ MlpConfig mlp_config(const ModelConfig& c, int64_t ffn) {
 }
 
 MoeConfig moe_config(const ModelConfig& c) {
+  const auto norm_if = [&c](bool is_there) { return is_there ? std::optional(norm_config(c)) : std::nullopt; };
   return {.gate = {.rule = {.gate = c.router,
                             .normalises = c.norm_topk,
                             .scale = c.routed_scale,
                             .groups = int(c.expert_groups),
-                            .groups_per_token = int(c.groups_per_token)},
+                            .groups_per_token = int(c.groups_per_token),
+                            .ranks_logits = c.router_ranks_logits},
                    .experts = c.experts,
                    .per_token = c.experts_per_token,
                    .capacity_factor = c.capacity_factor,
@@ -160,7 +163,8 @@ MoeConfig moe_config(const ModelConfig& c) {
           .shared = mlp_config(c, c.shared_experts * c.expert_ffn),
           .has_shared_gate = c.shared_gate,
           .weighs_inputs = c.router_weighs_inputs,
-          .norms = c.experts_beside_dense ? std::optional(norm_config(c)) : std::nullopt,
+          .pre_norms = norm_if(c.experts_beside_dense),
+          .post_norm = norm_if(c.experts_beside_dense || c.expert_post_norm),
           .activation = c.clips_experts ? Activation::swiglu_clipped : c.activation,
           .is_gated = c.is_gated,
           .dropout = c.dropout,

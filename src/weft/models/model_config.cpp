@@ -56,6 +56,8 @@ void complete_experts(ModelConfig& c) {
     throw UsageError(
         "model.experts_beside_dense: such a layer has norms on both sides, and neither shared experts nor biases of "
         "experts: write model.block = \"both\", model.shared_experts = 0 and model.expert_bias = false");
+  if (c.experts_beside_dense && c.expert_post_norm)
+    throw UsageError("model.expert_post_norm: experts beside a dense part have that norm without it: write false");
   if (c.shared_gate && c.shared_experts == 0)
     throw UsageError("model.shared_gate weighs what shared experts give: write model.shared_experts, or false");
   not_negative("first_dense_layers", double(c.first_dense_layers));
@@ -305,6 +307,7 @@ void complete_attention(ModelConfig& c) {
   if (c.qk_norm && c.qk_norm_across)
     throw UsageError(
         "model.qk_norm and model.qk_norm_across: norms are of each head or of all: write one of the two");
+  if (!c.attention_gate) c.attention_gate_by_head = false;
   complete_global_layers(c);
   complete_rope(c);
   complete_states(c);

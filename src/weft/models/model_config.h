@@ -101,18 +101,19 @@ struct ModelConfig {
   double unrotated_query_beta = 0;
   int64_t unrotated_query_interval = 8192;
   RopeScaling rope_scaling;
-  bool qk_norm = false;          // of every head of queries and keys
-  bool qk_norm_across = false;   // over all heads together
-  bool qk_norm_turned = false;   // qk_norm comes behind rotary positions, and only where there are such
-  bool qk_norm_weight = true;    // false: qk_norm has no weights
-  bool value_norm = false;       // of every head of values, without weights
-  bool attention_gate = false;   // its result is multiplied by the sigmoid of a projection of its input
-  bool attention_sinks = false;  // a learned score to a head that takes part in softmax and stands for no key
-  int64_t value_dim = 0;         // of a head of values; 0: head_dim
-  float attention_scale = 0;     // of scores; 0: 1 / sqrt(head_dim)
-  float attention_softcap = 0;   // scores become cap * tanh(score / cap); 0: they stay
-  float logit_softcap = 0;       // likewise the logits
-  float embedding_scale = 1;     // 0: the root of hidden
+  bool qk_norm = false;                 // of every head of queries and keys
+  bool qk_norm_across = false;          // over all heads together
+  bool qk_norm_turned = false;          // qk_norm comes behind rotary positions, and only where there are such
+  bool qk_norm_weight = true;           // false: qk_norm has no weights
+  bool value_norm = false;              // of every head of values, without weights
+  bool attention_gate = false;          // its result is multiplied by the sigmoid of a projection of its input
+  bool attention_gate_by_head = false;  // which has a number to each head, in place of one to each element
+  bool attention_sinks = false;         // a learned score to a head that takes part in softmax and stands for no key
+  int64_t value_dim = 0;                // of a head of values; 0: head_dim
+  float attention_scale = 0;            // of scores; 0: 1 / sqrt(head_dim)
+  float attention_softcap = 0;          // scores become cap * tanh(score / cap); 0: they stay
+  float logit_softcap = 0;              // likewise the logits
+  float embedding_scale = 1;            // 0: the root of hidden
   // Of what both parts of a layer add to the residual stream, behind norms that stand there; of what one of them
   // gives, before such a norm.
   float residual_scale = 1;
@@ -193,11 +194,13 @@ struct ModelConfig {
   // A layer with experts has its dense part beside them. Each has norms of its own, before and behind it, as the
   // router has before it, and an expert's weight is multiplied by a learned factor. Source: Gemma 4, 2026.
   bool experts_beside_dense = false;
+  bool expert_post_norm = false;  // of what experts give, shared ones among them
   RouterGate router = RouterGate::softmax;
   // An expert reads a token times its weight, in place of giving its result times that (Meta, "Llama 4", 2025).
   bool router_weighs_inputs = false;
-  bool router_bias = false;   // added to scores where experts are chosen; also there with router_bias_rate
-  int64_t expert_groups = 1;  // a token's experts come from groups_per_token of them: the best ones
+  bool router_bias = false;          // added to scores where experts are chosen; also there with router_bias_rate
+  bool router_ranks_logits = false;  // experts are chosen by their logits, with the bias, in place of scores
+  int64_t expert_groups = 1;         // a token's experts come from groups_per_token of them: the best ones
   int64_t groups_per_token = 1;
   bool norm_topk = true;  // the weights of a token's experts add up to routed_scale
   float routed_scale = 1;
@@ -261,6 +264,9 @@ struct ModelConfig {
     return global_head_dim && is_global(layer) ? global_head_dim : head_dim;
   }
   int64_t values_dim(int64_t layer = 0) const { return value_dim ? value_dim : head_dim_of(layer); }
+  int64_t gate_dim(int64_t layer) const {  // numbers that gate what a head gives
+    return !attention_gate ? 0 : attention_gate_by_head ? 1 : values_dim(layer);
+  }
   int64_t kv_heads_of(int64_t layer) const {
     return global_kv_heads && is_global(layer) ? global_kv_heads : kv_heads;
   }

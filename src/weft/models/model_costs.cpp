@@ -45,10 +45,11 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim()) + index_params(c, layer);
   }
   const bool has_norms = c.has_qk_norm(layer) && c.qk_norm_weight;
-  const Count values = Count(c.kv_heads_of(layer)) * value_dim, gates = Count(c.heads) * value_dim;
-  Count all = q + (c.attention_gate ? gates : Count(0));
+  const Count values = Count(c.kv_heads_of(layer)) * value_dim, gates = Count(c.heads) * c.gate_dim(layer);
+  Count all = q + (c.attention_gate_by_head ? Count(0) : gates);
   if (!c.shares_keys(layer)) all = all + kv + (c.values_are_keys(layer) ? Count(0) : values);
   sum = sum + hidden * all + (c.has_qkv_bias() ? all : 0) + (c.has_sinks(layer) ? c.heads : 0);
+  if (c.attention_gate_by_head) sum = sum + hidden * gates;
   if (has_norms) sum = sum + Count(c.shares_keys(layer) ? 1 : 2) * dim;
   if (c.qk_norm_across) sum = sum + q + (c.shares_keys(layer) ? Count(0) : kv);
   return sum;
@@ -137,6 +138,7 @@ int64_t ModelConfig::num_params() const {
   if (shared_gate) moe = moe + h;
   if (expert_bias) moe = moe + Count(experts) * (Count(matrices - 1) * expert_ffn + expert_dim() + 1);
   if (experts_beside_dense) moe = moe + Count(3) * one_norm + h + experts;
+  if (expert_post_norm) moe = moe + one_norm;
   if (mtp_layers > 0) rest = rest + h * 2 * hidden + (bias ? hidden : 0) + Count(3) * one_norm;
   const Count wide = count_layers([&](int64_t i) { return has_dense(i) && ffn_of(i) != ffn; });
   if (layer_inputs > 0)
@@ -166,7 +168,7 @@ std::vector<Adapted> adapted_mixer(const ModelConfig& c, int64_t layer) {
   const auto add = [&all](std::initializer_list<Adapted> some) { all.insert(all.end(), some); };
   if (c.attends(layer))
     add({{query, 1, h, q},
-         {query, c.attention_gate ? 1 : 0, h, values_of_heads},
+         {query, c.attention_gate ? 1 : 0, h, c.heads * c.gate_dim(layer)},
          {key, c.shares_keys(layer) ? 0 : 1, h, kv},
          {value, c.values_are_keys(layer) || c.shares_keys(layer) ? 0 : 1, h, v},
          {output, 1, values_of_heads, h}});
@@ -262,7 +264,7 @@ double projections(const ModelConfig& c, int64_t layer) {
     sum += has_gated_conv(c) ? 2 * h * h : double((gate_matrices(c) + state_values(c) * c.hidden).value);
   if (c.attends(layer))
     sum += (query_rank > 0 ? query_rank * (h + q) : h * q) +
-           (c.attention_gate ? 2 : 1) * double(c.heads * c.values_dim(layer)) * h;
+           double(c.heads * (c.values_dim(layer) + c.gate_dim(layer))) * h;
   return sum;
 }
 

@@ -130,6 +130,9 @@ class ModelFields {
     v.flag("qk_norm_turned", c.qk_norm_turned), v.flag("qk_norm_weight", c.qk_norm_weight);
     v.flag("value_norm", c.value_norm);
     v.flag("attention_sinks", c.attention_sinks), v.flag("attention_gate", c.attention_gate);
+    v.begin_group("attention_gate", c.attention_gate);
+    v.flag("attention_gate_by_head", c.attention_gate_by_head);
+    v.end_group();
     v.number("value_dim", c.value_dim);
     v.number("attention_scale", c.attention_scale), v.number("attention_softcap", c.attention_softcap);
     v.number("logit_softcap", c.logit_softcap), v.number("embedding_scale", c.embedding_scale);
@@ -192,8 +195,9 @@ class ModelFields {
     layers("expert_layers", c.expert_layers);
     choice("router", kRouterNames, c.router);
     v.flag("router_weighs_inputs", c.router_weighs_inputs);
-    v.flag("experts_beside_dense", c.experts_beside_dense);
-    v.flag("router_bias", c.router_bias), v.flag("expert_bias", c.expert_bias);
+    v.flag("experts_beside_dense", c.experts_beside_dense), v.flag("expert_post_norm", c.expert_post_norm);
+    v.flag("router_bias", c.router_bias), v.flag("router_ranks_logits", c.router_ranks_logits);
+    v.flag("expert_bias", c.expert_bias);
     v.number("expert_groups", c.expert_groups), v.number("groups_per_token", c.groups_per_token);
     v.flag("norm_topk", c.norm_topk), v.number("routed_scale", c.routed_scale);
     v.number("capacity_factor", c.capacity_factor), v.number("aux_loss", c.aux_loss), v.number("z_loss", c.z_loss);

@@ -5,6 +5,7 @@
 
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/reshape.h"
+#include "weft/autograd/ops/scale.h"
 #include "weft/parallel/norm_across.h"
 
 namespace weft {
@@ -31,6 +32,15 @@ LinearConfig key_config(const AttentionConfig& c, const HeadCut& cut, int64_t di
           .is_first_holder = cut.is_first_holder,
           .adapter = adapter_of(c.lora, target),
           .base = c.lora.base};
+}
+// One number to each head.
+LinearConfig head_gate_config(const AttentionConfig& c, const HeadCut& cut) {
+  return {.in = c.hidden,
+          .out = c.heads,
+          .init_std = c.init_std,
+          .out_cut = cut.heads,
+          .is_wide = true,
+          .adapter = adapter_of(c.lora, LoraTarget::query)};
 }
 LinearConfig output_config(const AttentionConfig& c, const HeadCut& cut, const TensorParallel& tensor) {
   return {.in = c.heads * c.value_dim,
@@ -67,7 +77,8 @@ Attention::Attention(const std::string& name, int layer, const AttentionConfig& 
   if (c.has_keys && !c.values_are_keys)
     value_.emplace(name + ".value", key_config(c, cut_, c.value_dim, LoraTarget::value));
   if (c.has_sinks) sinks_.emplace(name + ".sinks", Placement(Shape{c.heads}).cut(0, cut_.heads), Init::zeros());
-  if (c.has_gate) gate_.emplace(name + ".gate", query_config(c, cut_, c.value_dim));
+  if (c.has_gate)
+    gate_.emplace(name + ".gate", c.gates_heads ? head_gate_config(c, cut_) : query_config(c, cut_, c.value_dim));
   if (c.has_keys && c.has_value_norm)
     value_norm_.emplace(name + ".value_norm", tensor_.replicated_inside({c.value_dim}),
                         NormConfig{.kind = NormKind::rms, .eps = c.norm_eps, .has_weight = false});
@@ -88,6 +99,14 @@ Var Attention::to_heads(const Var& x, const Cut& heads, bool is_first_holder, st
                     [&](const Var& all) { return (*head_norm)(all); });
   y = reshape(y, {y.value.dim(0), heads.count, config_.head_dim});
   return config_.has_head_norm && !config_.is_norm_turned ? (*head_norm)(y) : y;
+}
+
+Var Attention::gated(const Var& heads, const Var& x, const Pass& pass) {
+  const Var gates = (*gate_)(x, pass);
+  if (!config_.gates_heads) return gated_activation(gates, heads, Activation::sigmoid);
+  const int64_t rows = gates.value.numel();
+  const Var factors = reshape(activation(gates, Activation::sigmoid), {rows, 1});
+  return reshape(scaled_rows(reshape(heads, {rows, config_.value_dim}), factors), heads.value.shape());
 }
 
 std::array<Var, 3> Attention::project(const Var& x, const Pass& pass, const WantedRows* wanted) {
@@ -117,9 +136,7 @@ Var Attention::operator()(const Var& residual, const Pass& pass, const WantedRow
   if (key_ && other) *other = {qk[1], v};
   const Var attended = attend(layer_, asked, qk[0], qk[1], v, {sinks_ ? &*sinks_ : nullptr});
   Var y = reshape(attended, {asked.num_tokens, heads * config_.value_dim});
-  if (gate_)
-    y = apply(*residual.context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x, asked),
-              y);
+  if (gate_) y = gated(y, wanted ? wanted->of(x) : x, asked);
   const Var out = tensor_.leave(output_(y, asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(pass.num_tokens).begin);
 }

@@ -22,6 +22,7 @@ struct AttentionConfig {
   bool has_norm_offset = false;
   bool has_sinks = false;        // of query heads
   bool has_gate = false;         // the result is multiplied by the sigmoid of a projection
+  bool gates_heads = false;      // which has a number to each head, in place of one to each element
   bool has_value_norm = false;   // of each head, without weights
   bool values_are_keys = false;  // before their norm and rotary positions
   bool has_keys = true;          // false: it attends to keys and values of another layer
@@ -63,6 +64,8 @@ class Attention {
  private:
   // Queries, keys and values of x, queries of the wanted rows; no keys and values where those of another layer are.
   std::array<Var, 3> project(const Var& x, const Pass& pass, const WantedRows* wanted);
+  // What heads give, [rows, heads * D], times their gates, which x[rows, H] says.
+  Var gated(const Var& heads, const Var& x, const Pass& pass);
   // [rows, heads * D] -> [rows, heads, D], normalised where that comes before rotary positions
   Var to_heads(const Var& x, const Cut& heads, bool is_first_holder, std::optional<Norm>& norm);
 

@@ -80,12 +80,12 @@ Moe::Moe(const std::string& name, const MoeConfig& c, const Partition& partition
   if (c.has_shared_gate) shared_gate_.emplace(name + ".shared_gate", chooser(c, tensor_, 1, LoraTarget::shared_gate));
   if (c.has_biases)
     logit_bias_.emplace(name + ".router.logit_bias", tensor_.replicated_inside({c.gate.experts}), Init::zeros());
-  if (c.norms) {
-    router_norm_.emplace(name + ".router_norm", tensor_.replicated_inside({c.hidden}), *c.norms);
-    norm_.emplace(name + ".norm", tensor_.replicated_inside({c.hidden}), *c.norms);
-    post_norm_.emplace(name + ".post_norm", tensor_.replicated({c.hidden}), *c.norms);
+  if (c.pre_norms) {
+    router_norm_.emplace(name + ".router_norm", tensor_.replicated_inside({c.hidden}), *c.pre_norms);
+    norm_.emplace(name + ".norm", tensor_.replicated_inside({c.hidden}), *c.pre_norms);
     expert_factors_.emplace(name + ".router.factors", tensor_.replicated_inside({c.gate.experts}), Init::ones());
   }
+  if (c.post_norm) post_norm_.emplace(name + ".post_norm", tensor_.replicated({c.hidden}), *c.post_norm);
   if (c.has_router_bias) bias_.emplace(name + ".router.bias", tensor_.replicated({c.gate.experts}));
 }
 

@@ -18,8 +18,9 @@ struct MoeConfig {
   MlpConfig shared = {};         // the experts that see all, as one; ffn 0: none
   bool has_shared_gate = false;  // which weighs what these give, token by token
   bool weighs_inputs = false;  // experts read tokens times their weights, which else what they give is multiplied by
-  // Norms of its own: before the router, before the experts and behind them; and a learned factor to each expert.
-  std::optional<NormConfig> norms = {};
+  // Norms of its own, before the router and before the experts, with a learned factor to each expert; and behind
+  // them.
+  std::optional<NormConfig> pre_norms = {}, post_norm = {};
   Activation activation = Activation::silu;
   bool is_gated = true;
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;

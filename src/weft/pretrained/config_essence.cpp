@@ -51,10 +51,11 @@ ModelConfig essence(ModelConfig c) {
     c.router = neutral.router, c.router_bias = neutral.router_bias;
     c.expert_groups = neutral.expert_groups, c.groups_per_token = neutral.groups_per_token;
     c.expert_bias = neutral.expert_bias, c.shared_gate = neutral.shared_gate;
-    c.experts_beside_dense = neutral.experts_beside_dense;
+    c.experts_beside_dense = neutral.experts_beside_dense, c.expert_post_norm = neutral.expert_post_norm;
     c.norm_topk = neutral.norm_topk, c.routed_scale = neutral.routed_scale;
   }
   if (c.expert_groups == c.groups_per_token) c.expert_groups = c.groups_per_token = 1;
+  if (!c.router_bias && c.expert_groups == 1) c.router_ranks_logits = false;
   if (!c.has_dense_layers() && !c.experts_beside_dense) c.ffn = 0;  // nothing has this width
   return c;
 }

@@ -1,5 +1,9 @@
-// Scale, ScaleColumns and Softcap: y = factor x, y[t, c] = factors[c] x[t, c], and y = cap tanh(x / cap).
+// y = factor x (Scale), y[t, c] = factors[c] x[t, c] (ScaleColumns), y[t, c] = factors[t] x[t, c] (ScaleRows), and
+// y = cap tanh(x / cap) (Softcap).
 #pragma once
+#include <numeric>
+#include <vector>
+
 #include "weft/autograd/param.h"
 #include "weft/autograd/tape.h"
 
@@ -53,6 +57,29 @@ struct ScaleColumnsOp {
     wide = all.reshape({x.cols()});
   }
 };
+
+// x [T, C], factors [T, 1], f32 or wider.
+struct ScaleRowsOp {
+  static constexpr std::string_view kName = "scale_rows";
+  Tensor x = {}, factors = {};
+  std::vector<int32_t> rows = {};  // each in its place; a kernel reads them as long as its work lasts
+
+  Tensor forward(Context& context, const Tensor& in, const Tensor& f) {
+    x = in, factors = f;
+    rows.resize(size_t(x.dim(0)));
+    std::iota(rows.begin(), rows.end(), 0);
+    Tensor y = context.empty_like(x);
+    context.kernels.combine_rows(context.stream, y, x, {.at = rows.data(), .k = 1}, factors);
+    return y;
+  }
+  std::array<Tensor, 2> backward(Context& context, const Tensor& dy) {
+    std::array<Tensor, 2> d{context.empty_like(x), context.empty_like(factors)};
+    context.kernels.combine_rows_backward(context.stream, d[0], d[1], dy, x, {.at = rows.data(), .k = 1}, factors);
+    return d;
+  }
+};
+
+inline Var scaled_rows(const Var& x, const Var& factors) { return apply(*x.context, ScaleRowsOp{}, x, factors); }
 
 struct SoftcapOp {
   static constexpr std::string_view kName = "softcap";
