@@ -1,7 +1,10 @@
 // A small config.json of every family that is read.
 #pragma once
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "weft/base/file.h"
 
 namespace weft {
 
@@ -39,6 +42,14 @@ inline std::vector<SampleConfig> sample_configs() {
       {"gpt2", R"({"model_type": "gpt2", "vocab_size": 11, "n_embd": 8, "n_layer": 2, "n_head": 2,
         "n_positions": 16})"},
   };
+}
+
+// One of them, or that of a golden model.
+inline nlohmann::json sample(const std::string& name) {
+  for (const SampleConfig& c : sample_configs())
+    if (name == c.name) return nlohmann::json::parse(c.json);
+  const std::string golden = fmt::format("{}/tests/pretrained/golden/{}.json", WEFT_SOURCE_DIR, name);
+  return nlohmann::json::parse(read_file(golden, uint64_t(1) << 20))["config"];
 }
 
 }  // namespace weft
