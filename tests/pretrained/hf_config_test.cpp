@@ -69,6 +69,15 @@ TEST(HfConfigTest, KeysOfPublishedFilesAreRead) {
   }
 }
 
+TEST(HfConfigTest, RoutersOfAxk1MayHaveNoBiases) {
+  nlohmann::json json = sample("axk1");
+  const ModelConfig biased = parse_hf_config(json.dump(), "x").model;
+  json["topk_method"] = "noaux_tc";
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model, biased);
+  json["topk_method"] = "none";
+  EXPECT_TRUE(biased.router_bias && !parse_hf_config(json.dump(), "x").model.router_bias);
+}
+
 // The library's own names, and those of the first files.
 TEST(HfConfigTest, KeysOfSarvamHaveTwoNames) {
   for (const char* name : {"sarvam_moe", "sarvam_mla"}) {
@@ -258,6 +267,19 @@ INSTANTIATE_TEST_SUITE_P(
                 "granitemoe_swa",
                 Json{{"layer_rope_theta", {50000, 5000, 5000, 5001, 50000}}},
                 {"layer_rope_theta", "alike"}},
+        Mistake{"a_kind_of_layer_of_lfm3",
+                "lfm3",
+                Json{{"layer_types", {"conv", "conv", "mamba", "conv", "conv"}}},
+                {"layer_types", "not mamba"}},
+        Mistake{"some_layers_of_lfm3", "lfm3", Json{{"layer_types", {"conv"}}}, {"layer_types", "every layer"}},
+        Mistake{"local_layers_of_no_window", "lfm3", Json{{"sliding_window", 0}}, {"sliding_window"}},
+        Mistake{"biases_of_convolutions", "lfm3", Json{{"conv_bias", true}}, {"conv_bias"}},
+        Mistake{"angles_of_no_kind", "lfm3", Json{{"rope_parameters", {{"rope_theta", 1e4}}}}, {"rope_parameters"}},
+        Mistake{"queries_without_latents", "axk1", Json{{"q_lora_rank", 0}}, {"q_lora_rank"}},
+        Mistake{"a_shared_expert_of_another_width",
+                "kolibri1",
+                Json{{"shared_expert_intermediate_size", 15}},
+                {"shared_expert_intermediate_size", "multiple"}},
         Mistake{"gates_with_biases", "afmoe", Json{{"attention_bias", true}}, {"attention_bias"}},
         Mistake{"unknown_layers",
                 "granite4_h",

@@ -63,5 +63,25 @@ TEST(HfLayersTest, LayersAreGlobalByAnyPattern) {
   EXPECT_EQ(layers_of(smollm), "nggn");
 }
 
+// Named, or as files mean that do not name them.
+TEST(HfLayersTest, LayersOfLfm3AreOfThreeKinds) {
+  const auto layers_of = [](const nlohmann::json& json) {
+    const ModelConfig c = parse_hf_config(json.dump(), "x").model;
+    std::string text;
+    for (int64_t i = 0; i < c.layers; ++i) text += c.is_recurrent(i) ? 'c' : c.is_local(i) ? 'l' : 'g';
+    return text;
+  };
+  nlohmann::json json = sample("lfm3");
+  json["num_hidden_layers"] = 9;
+  EXPECT_EQ(layers_of(json), "ccgclcgcl");
+  json["layer_types"] = std::vector<std::string>(9, "conv");
+  json["layer_types"][0] = json["layer_types"][5] = "full_attention";
+  EXPECT_EQ(layers_of(json), "gccccgccc");
+  json["layer_types"][8] = "sliding_attention";
+  EXPECT_EQ(layers_of(json), "gccccgccl");
+  json["sliding_window"] = nullptr, json["layer_types"][8] = "conv";
+  EXPECT_EQ(layers_of(json), "gccccgccc");
+}
+
 }  // namespace
 }  // namespace weft

@@ -90,6 +90,12 @@ constexpr PagedModel kModels[] = {
     {"pre_norm", "olmo_hybrid",
      [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
     {"conv", "lfm2", [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 2; }},
+    {"head_gates", "lfm3", [](ModelConfig& c) { c.layers = 4, c.kv_heads = 2, c.window = 10; }},
+    {"ranked_by_logits", "kolibri1",
+     [](ModelConfig& c) {
+       c.kv_heads = 2, c.window = 10, c.global_every = c.unrotated_every = 2;
+       c.experts = 5, c.expert_ffn = 24, c.shared_experts = 1, c.expert_post_norm = true;
+     }},
     {"conv_alone", "lfm2_moe",
      [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 3, c.state_conv_bias = true; }},
     {"single", "nemotron_h", [](ModelConfig& c) { c.layers = 4, c.state_key_dim = 10, c.state_value_dim = 12; }},

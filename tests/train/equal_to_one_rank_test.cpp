@@ -180,7 +180,7 @@ const MeshCase kPreNormCases[] = {
 };
 
 // Gated attention between norms, beside experts; values narrower than keys, and sinks in local layers; layers that
-// are global by their number; sums that are scaled behind norms.
+// are global by their number; sums that are scaled behind norms; norms behind experts, which logits may choose.
 const MeshCase kGatedCases[] = {
     {.family = "afmoe", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
     {.family = "afmoe", .shape = {.cp = 2, .tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
@@ -191,6 +191,12 @@ const MeshCase kGatedCases[] = {
     {.family = "granite_swa", .shape = {.pp = 2, .tp = 2}, .accumulation = 2},
     {.family = "granite_swa", .shape = {.cp = 2}, .recompute = {RecomputePolicy::What::attention}},
     {.family = "hyperclovax", .shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .sequence_parallel = true},
+    {.family = "axk1",
+     .shape = {.shard = 2, .tp = 2, .ep = 2},
+     .zero = Zero::parameters,
+     .sequence_parallel = true,
+     .experts = 4},
+    {.family = "kolibri1", .shape = {.pp = 2, .shard = 2, .ep = 2}, .accumulation = 2, .experts = 4},
 };
 
 const LoraConfig kOutputLora{
@@ -217,7 +223,7 @@ const LoraConfig kConvLora{.rank = 3,
                            .dropout = 0.2f,
                            .targets = bit_of(LoraTarget::state_inputs) | bit_of(LoraTarget::state_output)};
 
-// Gated convolutions, whose channels three ranks share unevenly.
+// Gated convolutions, whose channels three ranks share unevenly; between norms, beside heads with a gate each.
 const MeshCase kConvCases[] = {
     {.family = "lfm2", .accumulation = 2, .dropout = 0.2f},
     {.family = "lfm2", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
@@ -233,6 +239,11 @@ const MeshCase kConvCases[] = {
     {.family = "lfm2", .shape = {.shard = 2, .cp = 2, .tp = 2}, .zero = Zero::gradients},
     {.family = "lfm2", .shape = {.tp = 2}, .lora = kConvLora},
     {.family = "lfm2", .shape = {.tp = 2}, .precision = Precision::bf16},
+    {.family = "lfm3", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "lfm3", .shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .accumulation = 2},
+    {.family = "lfm3", .shape = {.cp = 2, .tp = 2}, .recompute = {RecomputePolicy::What::attention}},
+    {.family = "lfm3", .shape = {.tp = 2}, .lora = kLora},
+    {.family = "lfm3", .shape = {.tp = 2}, .precision = Precision::bf16},
 };
 
 // Layers of one part each.

@@ -133,6 +133,12 @@ inline Recipe recipe_of(const MeshCase& c) {
     m.window = 6, m.global_layers = {0, 3}, m.unrotated_layers = {3}, m.local_rope_theta = 5000;
     complete(m);
   }
+  if (r.model.family == "lfm3" || r.model.family == "kolibri1") {
+    ModelConfig& m = r.model;
+    m.head_dim = 8, m.window = 6;
+    if (m.family == "kolibri1") m.global_every = m.unrotated_every = 2;
+    complete(m);
+  }
   if (r.model.family == "hyperclovax") r.model.residual_scale = 0.4f;
   if (r.model.family == "mimo_v2_flash") {
     ModelConfig& m = r.model;

@@ -1,7 +1,7 @@
 // The hybrids' defaults and shapes. Sources: IBM, "Granite 4.0", 2025; NVIDIA, "Nemotron-H", 2025, "Nemotron Nano 2",
 // 2025, "Nemotron 3 Nano", 2025, and the config.json of Nemotron 3 Super, 2026; Liquid AI, "LFM2 Technical Report",
-// 2025; IBM, "Bamba", 2024; Zuo et al., "Falcon-H1", 2025; Ai2, "OLMo Hybrid", 2026; Kimi Team, "Kimi Linear",
-// 2025.
+// 2025, and the config.json of LFM3, 2026; IBM, "Bamba", 2024; Zuo et al., "Falcon-H1", 2025; Ai2, "OLMo Hybrid",
+// 2026; Kimi Team, "Kimi Linear", 2025.
 #include "weft/models/hybrids.h"
 
 #include <string_view>
@@ -138,6 +138,15 @@ ModelConfig lfm2_8b_a1b() {
   return c;
 }
 
+// LFM3: of the layers that attend some are local; heads are gated, and norms stand on both sides of all parts.
+ModelConfig lfm3() {
+  ModelConfig c = lfm2("lfm3");
+  c.block = BlockKind::both, c.attention_gate = c.attention_gate_by_head = true, c.head_dim = 128, c.state_conv = 7;
+  c.attention_every = 2, c.window = 256, c.global_every = 4, c.local_rope_theta = 1e4;
+  c.rope_scaling = {.kind = RopeScaling::Kind::proportional, .turned_share = 0.5};
+  return c;
+}
+
 // Kimi Linear: the delta rule with a rate to each row of a state, and latent attention that knows no positions.
 ModelConfig kimi_linear() {
   ModelConfig c;
@@ -172,6 +181,7 @@ const std::vector<Family>& hybrid_families() {
         {"nemotron-3-super-120b-a12b", nemotron_3_super()}}},
       {lfm2("lfm2"), {{"lfm2-1.2b", of_lfm2_shape(lfm2("lfm2"), 16, 8192, {2, 5, 8, 10, 12, 14})}}},
       {lfm2_moe(), {{"lfm2-8b-a1b", lfm2_8b_a1b()}}},
+      {lfm3(), {}},
       {kimi_linear(), {{"kimi-linear-48b-a3b", kimi_linear_48b_a3b()}}}};
   return families;
 }

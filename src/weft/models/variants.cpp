@@ -3,7 +3,8 @@
 // "Falcon", 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0",
 // 2025; GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et
 // al., "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT",
-// 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025.
+// 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025; SK Telecom, "A.X K1", 2026; Aleph Alpha,
+// "Kolibri", 2026.
 #include "weft/models/variants.h"
 
 #include <utility>
@@ -56,6 +57,15 @@ ModelConfig mimo_v2_flash() {
   ModelConfig c = named("mimo_v2_flash");
   c.attention_sinks = true, c.global_sinks = false;
   c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+// Kolibri: experts chosen by logits with biases, and weighed by a sigmoid.
+ModelConfig kolibri1() {
+  ModelConfig c = named("kolibri1");
+  c.block = BlockKind::both, c.qk_norm = true, c.norm_eps = 1e-6f, c.head_dim = 128;
+  c.window = 513, c.global_every = c.unrotated_every = 5;
+  c.router = RouterGate::sigmoid, c.router_bias = c.router_ranks_logits = true, c.norm_topk = false;
   return c;
 }
 
@@ -124,6 +134,13 @@ ModelConfig deepseek(const char* family) {
 ModelConfig deepseek_v3() {
   ModelConfig c = deepseek("deepseek_v3");
   c.router = RouterGate::sigmoid, c.router_bias = true;
+  return c;
+}
+
+// A.X K1: DeepSeek-V3, and a norm behind its experts.
+ModelConfig axk1() {
+  ModelConfig c = named("axk1", deepseek_v3());
+  c.expert_post_norm = true;
   return c;
 }
 
@@ -373,6 +390,8 @@ const std::vector<Family>& variant_families() {
                                         jais2(),
                                         arcee(),
                                         afmoe(),
+                                        axk1(),
+                                        kolibri1(),
                                         mimo_v2_flash(),
                                         dots1(),
                                         solar_open(),

@@ -1,5 +1,5 @@
 // DeepSeek-V2, V3 and V3.2 as Hugging Face saves them: latent attention, shared experts, groups of experts, keys that
-// an index selects; and GLM-4.7-Flash, GLM-5, Hy4, Sarvam 105B and Youtu-LLM, which are built so too.
+// an index selects; and A.X K1, GLM-4.7-Flash, GLM-5, Hy4, Sarvam 105B and Youtu-LLM, which are built so too.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -82,6 +82,20 @@ void glm_lite_fields(HfFields& f, ModelConfig& c) {
   common_fields(f, c, {.query_rank = 768, .norm_eps = 1e-5});
   f.flag("norm_topk_prob", c.norm_topk, true);
   sparse_layers_fields(f, c, 1);
+}
+
+// Published routers have no biases, as topk_method then says.
+void axk1_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char* kBiased = "noaux_tc";
+  common_fields(f, c, {.experts = {.shared = 1, .first_dense = 1, .scale = 2.5, .groups = 8, .groups_per_token = 4}});
+  if (c.query_rank == 0) f.refuse("q_lora_rank", "queries of models of this kind are made from latents");
+  f.flag("norm_topk_prob", c.norm_topk, true);
+  f.only("scoring_func", "sigmoid");
+  sparse_layers_fields(f, c, 1);
+  if (f.is_reading())
+    c.router_bias = f.from().string_or("topk_method", kBiased) == kBiased;
+  else
+    f.to()["topk_method"] = c.router_bias ? kBiased : "none";
 }
 
 // index_heads: of a file without the key.
@@ -226,6 +240,12 @@ const std::vector<NameRow>& names(const ModelConfig& c) {
   return c.query_rank > 0 ? rows : direct;
 }
 
+constexpr NameRow kExpertNorm[] = {{"layers.#.moe.post_norm", "model.layers.#.post_mlp_layernorm"}};
+const std::vector<NameRow>& axk1_names(const ModelConfig&) {
+  static const std::vector<NameRow> rows = joined({std::span(kExpertNorm), names({.query_rank = 1})});
+  return rows;
+}
+
 const std::vector<NameRow>& v32_names(const ModelConfig&) {
   static const std::vector<NameRow> rows = joined({index_names({}), names({.query_rank = 1})});
   return rows;
@@ -284,8 +304,8 @@ void deepseek_expert_fields(HfFields& f, ModelConfig& c, const AbsentExperts& ab
   f.size("first_k_dense_replace", dense, absent.first_dense);
   c.first_dense_layers = dense;
   f.number("routed_scaling_factor", c.routed_scale, absent.scale);
-  f.size("n_group", c.expert_groups, 1);
-  f.size("topk_group", c.groups_per_token, 1);
+  f.size("n_group", c.expert_groups, absent.groups);
+  f.size("topk_group", c.groups_per_token, absent.groups_per_token);
   f.only("moe_layer_freq", int64_t(1));
 }
 
@@ -317,6 +337,15 @@ std::vector<HfFamily> hf_deepseek_families() {
            .fields = sarvam_fields,
            .names = names,
            .base = "model."},
+          {.family = "axk1",
+           .model_type = "axk1",
+           .architecture = "AXK1ForCausalLM",
+           .fields = axk1_fields,
+           .names = axk1_names,
+           .base = "model.",
+           // Of dense layers, which published files have too.
+           .ignored = {"model.layers.#.post_mlp_layernorm.weight"},
+           .leaves_layers_behind = true},
           {.family = "youtu",
            .model_type = "youtu",
            .architecture = "YoutuForCausalLM",

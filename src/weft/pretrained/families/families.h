@@ -26,6 +26,7 @@ std::vector<HfFamily> hf_granite_families();
 std::vector<HfFamily> hf_helium_families();
 std::vector<HfFamily> hf_hunyuan_families();
 std::vector<HfFamily> hf_kimi_families();
+std::vector<HfFamily> hf_kolibri_families();
 std::vector<HfFamily> hf_lfm2_families();
 std::vector<HfFamily> hf_minimax_families();
 std::vector<HfFamily> hf_nemotron_families();
@@ -114,6 +115,7 @@ const std::vector<NameRow>& latent_attention_names(const ModelConfig& config);
 struct AbsentExperts {
   int64_t shared = 0, first_dense = 0;
   double scale = 1;
+  int64_t groups = 1, groups_per_token = 1;
 };
 void deepseek_expert_fields(HfFields& fields, ModelConfig& config, const AbsentExperts& absent = {});
 

@@ -1,5 +1,6 @@
 // Liquid AI's LFM2 as Hugging Face saves it: gated convolutions between layers that attend; with experts chosen by a
-// sigmoid.
+// sigmoid. And LFM3, of whose layers that attend some are local: their heads are gated, and norms stand on both sides
+// of all parts.
 #include "weft/pretrained/families/families.h"
 
 #include <nlohmann/json.hpp>
@@ -69,6 +70,66 @@ void moe_fields(HfFields& f, ModelConfig& c) {
   f.flag("use_expert_bias", c.router_bias, true);
 }
 
+constexpr std::string_view kGlobal = "full_attention", kLocal = "sliding_attention", kConvolution = "conv";
+
+// Of a file that does not name them: of four layers the third is global and, but for the first, the first is local.
+std::string_view absent_kind(int64_t layer) {
+  return layer % 4 == 2 ? kGlobal : layer % 4 == 0 && layer > 0 ? kLocal : kConvolution;
+}
+
+void lfm3_layers_fields(HfFields& f, ModelConfig& c) {
+  constexpr const char *kTypes = "layer_types", *kWindow = "sliding_window";
+  window_field(f, c, 256);
+  if (!f.is_reading()) {
+    nlohmann::json& types = f.to()[kTypes] = nlohmann::json::array();
+    for (int64_t i = 0; i < c.layers; ++i)
+      types.push_back(c.is_recurrent(i) ? kConvolution : c.is_local(i) ? kLocal : kGlobal);
+    return;
+  }
+  if (f.has(kTypes) && f.from().at(kTypes).size() != c.layers) f.refuse(kTypes, "it must name every layer");
+  bool has_local = false;
+  std::vector<bool> attends, is_local;
+  for (int64_t i = 0; i < c.layers; ++i) {
+    const std::string kind = f.has(kTypes) ? f.from().at(kTypes).at(i).string() : std::string(absent_kind(i));
+    if (kind != kGlobal && kind != kLocal && kind != kConvolution)
+      f.refuse(kTypes, fmt::format("there are {}, {} and {}, not {}", kGlobal, kLocal, kConvolution, kind));
+    has_local |= kind == kLocal;
+    attends.push_back(kind != kConvolution), is_local.push_back(kind != kGlobal);
+  }
+  if (has_local && c.window == 0) f.refuse(kWindow, "it must be a number where layers are sliding_attention");
+  if (!has_local) is_local.assign(is_local.size(), false);
+  c.global_every = 0;
+  set_local_layers(c, is_local);
+  set_attending_layers(c, attends);
+}
+
+void lfm3_rope_fields(HfFields& f, ModelConfig& c) {
+  constexpr double kTheta = 1e6, kLocalTheta = 10000;
+  if (!f.is_reading()) return write_rope_by_layer(f, c, kTheta);
+  if (!f.has("rope_parameters")) return;  // as the family's own
+  c.rope_scaling = {};
+  if (!rope_fields_by_layer(f, c, kTheta, kLocalTheta))
+    f.refuse("rope_parameters", "it must tell both kinds of layers");
+}
+
+void lfm3_fields(HfFields& f, ModelConfig& c) {
+  common_shape_fields(f, c, 7680);
+  f.size("num_key_value_heads", c.kv_heads, 4);
+  f.size("head_dim", c.head_dim, 128);
+  f.size("max_position_embeddings", c.context, 128000);
+  f.number(either(f, "norm_eps", "rms_norm_eps"), c.norm_eps, 1e-5);
+  f.flag("tie_word_embeddings", c.tie_embeddings, true);
+  attention_bias_field(f, c);
+  lfm3_rope_fields(f, c);
+  f.size("conv_L_cache", c.state_conv, 7);
+  f.only("conv_bias", false);
+  f.flag("use_attention_gate", c.attention_gate, true);
+  bool has_norms_behind = c.block == BlockKind::both;
+  f.flag("use_sandwich_norm", has_norms_behind, true);
+  if (f.is_reading()) c.block = has_norms_behind ? BlockKind::both : BlockKind::pre;
+  lfm3_layers_fields(f, c);
+}
+
 constexpr NameRow kNames[] = {
     {"final_norm", "model.embedding_norm"},
     {"layers.#.attention_norm", "model.layers.#.operator_norm"},
@@ -95,6 +156,16 @@ const std::vector<NameRow>& names(const ModelConfig&) {
   return rows;
 }
 
+constexpr NameRow kLfm3[] = {
+    {"layers.#.attention_post_norm", "model.layers.#.post_operator_norm"},
+    {"layers.#.mlp_post_norm", "model.layers.#.post_ffn_norm"},
+    {"layers.#.attention.gate", "model.layers.#.self_attn.gate_proj"},
+};
+const std::vector<NameRow>& lfm3_names(const ModelConfig& c) {
+  static const std::vector<NameRow> rows = joined({std::span(kLfm3), attention_names(), std::span(names(c))});
+  return rows;
+}
+
 }  // namespace
 }  // namespace hf_lfm2
 
@@ -112,6 +183,12 @@ std::vector<HfFamily> hf_lfm2_families() {
            .architecture = "Lfm2MoeForCausalLM",
            .fields = moe_fields,
            .names = names,
+           .base = "model."},
+          {.family = "lfm3",
+           .model_type = "lfm3",
+           .architecture = "Lfm3ForCausalLM",
+           .fields = lfm3_fields,
+           .names = lfm3_names,
            .base = "model."}};
 }
 
