@@ -19,7 +19,8 @@ INSTANTIATE_TEST_SUITE_P(Rules, CudaRouteTest,
                                          Rule{"sigmoid", {RouterGate::sigmoid, true, 1.7f}, true},
                                          Rule{"factors", {RouterGate::softmax, true, 1.7f}, false, true},
                                          Rule{"softmax_groups", {RouterGate::softmax, false, 1.7f, 3, 2}},
-                                         Rule{"sigmoid_groups", {RouterGate::sigmoid, true, 1.7f, 3, 1}, true}),
+                                         Rule{"sigmoid_groups", {RouterGate::sigmoid, true, 1.7f, 3, 1}, true},
+                                         Rule{"logits", {RouterGate::sigmoid, true, 1.7f, 1, 1, true}, true}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST_P(CudaRouteTest, EqualsReference) {
@@ -60,8 +61,7 @@ TEST_P(CudaRouteTest, EqualsReference) {
       if (back.dfactors) result.dfactors = bench.values(back.dfactors);
       result.scores = bench.values(args.scores), result.weights = bench.values(args.weights);
       std::vector<int32_t> given(result.experts.size());
-      for (size_t i = 0; i < given.size(); ++i)
-        given[i] = int32_t((int64_t(i) % k + int64_t(i) / k) % experts);
+      for (size_t i = 0; i < given.size(); ++i) given[i] = int32_t((int64_t(i) % k + int64_t(i) / k) % experts);
       args.experts = given.data(), args.are_given = true;
       kernels.route(bench.stream, args);
       result.weights_of_given = bench.values(args.weights);
