@@ -108,6 +108,19 @@ TEST(SparseAttentionTest, CountsWhatRowsSeeAndWhatSelectsIt) {
   EXPECT_NEAR(dense.prompt_flops(16, 16) - c.prompt_flops(16, 16), 2 * 16 * (scores * unseen - selecting), 1e-6);
 }
 
+// Of four streams: eight weights for each of two parts of two layers, and four for the head.
+TEST(StreamsTest, AreCounted) {
+  ModelConfig c = family_defaults("llama");
+  c.layers = 2, c.hidden = 32, c.heads = 4, c.ffn = 48, c.vocab = 61, c.context = 64;
+  ModelConfig plain = c;
+  c.residual_streams = 4;
+  complete(c), complete(plain);
+  const int64_t matrices = 2 * 2 * 8 * 4 * 32 + 4 * 4 * 32;
+  EXPECT_EQ(c.num_params() - plain.num_params(), matrices + 2 * 2 * (8 + 2) + 4 + 1);
+  EXPECT_EQ(c.flops_per_token(16) - plain.flops_per_token(16), 6.0 * double(matrices));
+  EXPECT_EQ(c.residual_width(), 128);
+}
+
 TEST(SparseAttentionTest, PresetsAreThePublishedShapes) {
   for (const auto& [name, params] :
        {std::pair("deepseek-v3.2", 671'877'929'216), {"glm-5", 743'911'199'232}, {"hy4-preview", 58'278'193'133}}) {
@@ -145,6 +158,8 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{"ExpertsWithoutNormsBehind",
                    [](ModelConfig& c) { c.experts = 4, c.experts_beside_dense = true, c.block = BlockKind::pre; },
                    "experts_beside_dense"},
+        Impossible{"StreamsBetweenNorms", [](ModelConfig& c) { c.residual_streams = 2; }, "residual_streams = 2"},
+        Impossible{"TooManyStreams", [](ModelConfig& c) { c.residual_streams = 9; }, "residual_streams = 9"},
         Impossible{"TwoNormsBehindExperts",
                    [](ModelConfig& c) { c.experts = 4, c.experts_beside_dense = c.expert_post_norm = true; },
                    "expert_post_norm"}),

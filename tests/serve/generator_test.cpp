@@ -13,7 +13,7 @@ ModelConfig config_of(const std::string& family) {
   if (family == "deepseek_v3")
     m.experts = 0, m.kv_rank = 20, m.query_rank = 28, m.head_dim = 12, m.rotary_dim = 8, m.value_dim = 16,
     m.kv_heads = 4;
-  if (family == "deepseek_v32")
+  if (family == "deepseek_v32" || family == "hy_v4")
     m.kv_rank = 20, m.query_rank = 28, m.head_dim = 12, m.rotary_dim = 8, m.value_dim = 16, m.kv_heads = 4,
     m.index_heads = 6, m.index_head_dim = 8, m.index_topk = 7;
   m.init_std = 0.2f;
@@ -39,7 +39,8 @@ int32_t greedy_by_forward(Context& context, Decoder& model, const std::vector<in
 }
 
 class GeneratorTest : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Families, GeneratorTest, testing::Values("gpt2", "llama", "deepseek_v3", "deepseek_v32"));
+INSTANTIATE_TEST_SUITE_P(Families, GeneratorTest,
+                         testing::Values("gpt2", "llama", "deepseek_v3", "deepseek_v32", "hy_v4"));
 
 TEST_P(GeneratorTest, DecodeEqualsTheFullForward) {
   TestRank rank(cpu_kernels(), 2);

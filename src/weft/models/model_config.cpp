@@ -324,6 +324,8 @@ void complete_attention(ModelConfig& c) {
   }
   require_positive("kv_rank", c.kv_rank);
   if (c.value_norm) throw UsageError("model.value_norm: latent attention has none: write false");
+  if (c.attention_gate_by_head)
+    throw UsageError("model.attention_gate_by_head: gates of latent attention are of elements: write false");
   c.value_dim = c.values_dim();
   require_positive("value_dim", c.value_dim);
   if (c.kv_heads != c.heads)

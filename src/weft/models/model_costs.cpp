@@ -40,7 +40,7 @@ Count attention_params(const ModelConfig& c, int64_t layer) {
     sum = sum + from * q + (c.query_rank > 0 ? hidden * c.query_rank + c.query_rank : 0);
     if (c.has_qkv_bias()) sum = sum + c.query_rank + c.kv_rank + c.rotary_dim;
     sum = sum + (c.has_sinks(layer) ? c.heads : 0);
-    if (c.attention_gate) sum = sum + hidden * c.heads * c.values_dim();
+    sum = sum + hidden * c.heads * c.gate_dim(layer);
     return sum + hidden * (c.kv_rank + c.rotary_dim) + c.kv_rank +
            Count(c.kv_rank) * c.heads * (c.head_dim - c.rotary_dim + c.values_dim()) + index_params(c, layer);
   }

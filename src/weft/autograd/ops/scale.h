@@ -1,9 +1,6 @@
 // y = factor x (Scale), y[t, c] = factors[c] x[t, c] (ScaleColumns), y[t, c] = factors[t] x[t, c] (ScaleRows), and
 // y = cap tanh(x / cap) (Softcap).
 #pragma once
-#include <numeric>
-#include <vector>
-
 #include "weft/autograd/param.h"
 #include "weft/autograd/tape.h"
 
@@ -62,19 +59,17 @@ struct ScaleColumnsOp {
 struct ScaleRowsOp {
   static constexpr std::string_view kName = "scale_rows";
   Tensor x = {}, factors = {};
-  std::vector<int32_t> rows = {};  // each in its place; a kernel reads them as long as its work lasts
 
-  Tensor forward(Context& context, const Tensor& in, const Tensor& f) {
-    x = in, factors = f;
-    rows.resize(size_t(x.dim(0)));
-    std::iota(rows.begin(), rows.end(), 0);
+  Tensor forward(Context& context, const Tensor& in, const Tensor& by) {
+    x = in, factors = by;
     Tensor y = context.empty_like(x);
-    context.kernels.combine_rows(context.stream, y, x, {.at = rows.data(), .k = 1}, factors);
+    context.kernels.write_streams(context.stream, {.y = y, .x = {}, .branch = x, .gates = factors});
     return y;
   }
   std::array<Tensor, 2> backward(Context& context, const Tensor& dy) {
     std::array<Tensor, 2> d{context.empty_like(x), context.empty_like(factors)};
-    context.kernels.combine_rows_backward(context.stream, d[0], d[1], dy, x, {.at = rows.data(), .k = 1}, factors);
+    context.kernels.write_streams_backward(
+        context.stream, {.dbranch = d[0], .dgates = d[1], .dy = dy, .branch = x, .gates = factors});
     return d;
   }
 };
