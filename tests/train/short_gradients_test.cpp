@@ -1,6 +1,7 @@
 // Gradients of 16 bits: which are, what they save, the loss and the bits of training with them, and every mesh and
 // optimizer.
 #include "train/mesh_cases.h"
+#include "weft/train/memory_estimate.h"
 
 namespace weft {
 namespace {
