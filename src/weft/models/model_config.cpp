@@ -56,6 +56,8 @@ void complete_experts(ModelConfig& c) {
     throw UsageError(
         "model.experts_beside_dense: such a layer has norms on both sides, and neither shared experts nor biases of "
         "experts: write model.block = \"both\", model.shared_experts = 0 and model.expert_bias = false");
+  if (c.clips_experts && !c.is_gated)
+    throw UsageError("model.clips_experts: what is clipped is gated: write model.activation = \"swiglu\", or false");
   if (c.experts_beside_dense && c.expert_post_norm)
     throw UsageError("model.expert_post_norm: experts beside a dense part have that norm without it: write false");
   if (c.shared_gate && c.shared_experts == 0)
