@@ -4,10 +4,11 @@
 namespace weft {
 namespace {
 
+int64_t num_weights(const HyperConnectionConfig& c) { return (c.writes ? 2 : 1) * c.streams; }
+
 LinearConfig projection(const HyperConnectionConfig& c, const Partition& partition) {
-  return outside_regions(
-      {.in = c.streams * c.hidden, .out = (c.writes ? 2 : 1) * c.streams, .init_std = c.init_std, .is_wide = true},
-      partition.tensor);
+  return outside_regions({.in = c.streams * c.hidden, .out = num_weights(c), .init_std = c.init_std, .is_wide = true},
+                         partition.tensor);
 }
 
 constexpr float kFirstScale = 0.01f;  // what a token says of its weights counts little in the beginning
@@ -17,8 +18,7 @@ constexpr float kFirstScale = 0.01f;  // what a token says of its weights counts
 HyperConnection::HyperConnection(const std::string& name, const HyperConnectionConfig& c, const Partition& partition)
     : config_(c),
       projection_(name, projection(c, partition)),
-      base_(name + ".base", partition.tensor.replicated({(c.writes ? 2 : 1) * c.streams}),
-            Init::mean_of_streams(int(c.streams))),
+      base_(name + ".base", partition.tensor.replicated({num_weights(c)}), Init::mean_of_streams(int(c.streams))),
       scale_(name + ".scale", partition.tensor.replicated({c.writes ? 2 : 1}), Init::constant(kFirstScale)) {}
 
 HyperConnection::Given HyperConnection::read(const Var& x) {

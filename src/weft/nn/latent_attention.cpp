@@ -204,8 +204,7 @@ Var LatentAttention::operator()(const Var& residual, const Pass& pass, const Wan
   const Var y = keeps_past ? attend_to_latents(q, in.latent, rotary, asked, index)
                            : attend_with_heads(q, in.latent, rotary, asked, {.key_bits = index.selection.key_bits});
   Var attended = reshape(y, {asked.num_tokens, heads * config_.value_dim});
-  if (gate_)
-    attended = apply(context, GatedActivationOp{Activation::sigmoid}, (*gate_)(wanted ? wanted->of(x) : x), attended);
+  if (gate_) attended = gated_activation((*gate_)(wanted ? wanted->of(x) : x), attended, Activation::sigmoid);
   const Var out = tensor_.leave(output_(attended, asked));
   return pass.dropout(out, config_.dropout, output_dropout_site_, tensor_.tokens(tokens).begin);
 }
