@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "arena.h"
@@ -32,11 +33,17 @@ struct EmulatedStream {
     const std::lock_guard lock(mutex_);
     pending_.push_back(std::move(work));
   }
-  // In order, until is_done() or nothing is left. Whether anything was.
+  // In order, until is_done() or nothing is left. Whether anything was. Whoever runs two streams that wait for each
+  // other may hold what this one waits for, and do it meanwhile: nobody is waited for when it is done.
   template <class IsDone>
   bool run_until(IsDone&& is_done) {
+    std::unique_lock lock(running_, std::defer_lock);
+    while (!lock.try_lock()) {
+      if (is_done()) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
     bool has_run = false;
-    for (const std::lock_guard lock(running_); !is_done(); has_run = true) {
+    for (; !is_done(); has_run = true) {
       Work next;
       {
         const std::lock_guard pending(mutex_);
