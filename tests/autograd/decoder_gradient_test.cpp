@@ -18,6 +18,7 @@ struct DecoderCase {
   bool mtp = false;
   bool shared_keys = false;  // and inputs of layers
   int64_t expert_latent_dim = 0;
+  int64_t mix_steps = 0;  // of residual streams
 };
 
 std::string case_name(const testing::TestParamInfo<DecoderCase>& info) { return info.param.name; }
@@ -80,6 +81,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
       if (shares_index) m.layers = 3, m.index_layers = {0, 2};
     }
     if (is_hy4) m.residual_streams = 3, m.stream_magnitude = 1.7f, m.stream_eps = 0.01f;
+    m.stream_mix_steps = c.mix_steps;
     complete(m);
     return m;
   }
@@ -194,6 +196,7 @@ constexpr DecoderCase kDecoderCases[] = {
      WeightGrads::later, 0, 4},
     {"glm_moe_dsa", "glm_moe_dsa", false, false, false, 0, "swiglu", 0, WeightGrads::now},
     {"hy_v4", "hy_v4", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 4},
+    {"hy_v4_mixed", "hy_v4", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 0, false, false, 0, 3},
     {"hy_v4_recompute_later", "hy_v4", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later},
     {"glm_moe_dsa_recompute_later", "glm_moe_dsa", false, false, false, 0.2f, "swiglu", 1, WeightGrads::later},
     {"granite_hybrid", "granitemoehybrid", false, false, false, 0, "swiglu", 0, WeightGrads::now},

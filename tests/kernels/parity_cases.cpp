@@ -377,62 +377,94 @@ void add_norm_cases(std::vector<ParityCase>& cases) {
 struct StreamsSize {
   int64_t rows, streams, cols;
 };
-constexpr StreamsSize kStreamsSizes[] = {{0, 2, 3}, {3, 1, 7}, {5, 4, 64}, {2, 8, 515}, {2, 3, 1032}};
+constexpr StreamsSize kStreamsSizes[] = {{0, 2, 3}, {3, 1, 7}, {5, 4, 64}, {2, 8, 515}, {2, 3, 1032}, {40, 2, 5}};
 
-void run_read_streams(StreamsSize s, bool writes, const Kernels& k, Stream& stream, Operands& o) {
-  const int64_t kinds = writes ? 2 : 1;
+// How many kinds of weights are made: of reading, of writing, of mixing.
+constexpr const char* kKindsOfStreams[] = {"", "_gates", "_mix"};
+int64_t weights_of(StreamsSize s, int kinds) {
+  return (std::min(kinds, 2) + (kinds == 3 ? s.streams : 0)) * s.streams;
+}
+constexpr StreamRule kStreamRule{
+    .magnitude = 1.5f, .eps = 0.01f, .gate_eps = 0.02f, .norm_eps = 0.1f, .mix_steps = 6};
+
+void run_read_streams(StreamsSize s, int kinds, const Kernels& k, Stream& stream, Operands& o) {
   k.read_streams(stream, {.y = o.out("y", {s.rows, s.cols}),
-                          .gates = writes ? o.out_f32("gates", {s.rows, s.streams}) : Tensor(),
+                          .gates = kinds > 1 ? o.out_f32("gates", {s.rows, s.streams}) : Tensor(),
+                          .mix = kinds > 2 ? o.out_f32("mix", {s.rows, s.streams * s.streams}) : Tensor(),
                           .rstd = o.out_f32("rstd", {s.rows}),
                           .x = o.x("x", {s.rows, s.streams * s.cols}),
-                          .products = o.f32("products", {s.rows, kinds * s.streams}),
-                          .base = o.x("base", {kinds * s.streams}),
+                          .products = o.f32("products", {s.rows, weights_of(s, kinds)}),
+                          .base = o.x("base", {weights_of(s, kinds)}),
                           .scale = o.x("scale", {kinds}),
-                          .rule = {.magnitude = 1.5f, .eps = 0.01f, .norm_eps = 0.1f}});
+                          .rule = kStreamRule});
 }
 
-void run_read_streams_backward(StreamsSize s, bool writes, const Kernels& k, Stream& stream, Operands& o) {
-  const int64_t kinds = writes ? 2 : 1;
-  const Shape all{s.rows, s.streams * s.cols}, logits{s.rows, kinds * s.streams};
+void run_read_streams_backward(StreamsSize s, int kinds, const Kernels& k, Stream& stream, Operands& o) {
+  const Shape all{s.rows, s.streams * s.cols}, logits{s.rows, weights_of(s, kinds)};
   for (const bool is_around : {false, true})
-    k.read_streams_backward(stream, {.dx = o.out("dx", all),
-                                     .dproducts = o.out_f32("dproducts", logits),
-                                     .dlogits = o.out_f32("dlogits", logits),
-                                     .dscales = o.out_f32("dscales", {s.rows, kinds}),
-                                     .dy = o.x("dy", {s.rows, s.cols}),
-                                     .dsum = is_around ? o.x("dsum", all) : Tensor(),
-                                     .dgates = writes && is_around ? o.f32("dgates", {s.rows, s.streams}) : Tensor(),
-                                     .x = o.x("x", all),
-                                     .products = o.f32("products", logits),
-                                     .rstd = o.positive_f32("rstd", {s.rows}),
-                                     .base = o.x("base", {kinds * s.streams}),
-                                     .scale = o.x("scale", {kinds}),
-                                     .rule = {.magnitude = 1.5f, .eps = 0.01f, .norm_eps = 0.1f}});
+    k.read_streams_backward(
+        stream, {.dx = o.out("dx", all),
+                 .dproducts = o.out_f32("dproducts", logits),
+                 .dlogits = o.out_f32("dlogits", logits),
+                 .dscales = o.out_f32("dscales", {s.rows, kinds}),
+                 .dy = o.x("dy", {s.rows, s.cols}),
+                 .dsum = is_around ? o.x("dsum", all) : Tensor(),
+                 .dgates = kinds > 1 && is_around ? o.f32("dgates", {s.rows, s.streams}) : Tensor(),
+                 .dmix = kinds > 2 && is_around ? o.f32("dmix", {s.rows, s.streams * s.streams}) : Tensor(),
+                 .x = o.x("x", all),
+                 .products = o.f32("products", logits),
+                 .rstd = o.positive_f32("rstd", {s.rows}),
+                 .base = o.x("base", {weights_of(s, kinds)}),
+                 .scale = o.x("scale", {kinds}),
+                 .rule = kStreamRule});
 }
 
 void run_write_streams(StreamsSize s, const Kernels& k, Stream& stream, Operands& o) {
   const Shape all{s.rows, s.streams * s.cols}, of_gates{s.rows, s.streams}, row{s.rows, s.cols};
   k.write_streams(stream, {o.out("y", all), o.x("x", all), o.x("branch", row), o.f32("gates", of_gates)});
   k.write_streams(stream, {o.out("copies", all), {}, o.x("branch", row), {}});
-  k.write_streams_backward(stream, {o.out("dbranch", row), o.out_f32("dgates", of_gates), o.x("dy", all),
-                                    o.x("branch", row), o.f32("gates", of_gates)});
-  k.write_streams_backward(stream, {o.out("sums", row), {}, o.x("dy", all), {}, {}});
+  k.write_streams_backward(stream, {.dbranch = o.out("dbranch", row),
+                                    .dgates = o.out_f32("dgates", of_gates),
+                                    .dy = o.x("dy", all),
+                                    .branch = o.x("branch", row),
+                                    .gates = o.f32("gates", of_gates)});
+  k.write_streams_backward(
+      stream, {.dbranch = o.out("sums", row), .dgates = {}, .dy = o.x("dy", all), .branch = {}, .gates = {}});
+}
+
+void run_mix_streams(StreamsSize s, const Kernels& k, Stream& stream, Operands& o) {
+  const Shape all{s.rows, s.streams * s.cols}, of_gates{s.rows, s.streams}, row{s.rows, s.cols};
+  const Shape of_mix{s.rows, s.streams * s.streams};
+  k.write_streams(
+      stream, {o.out("y", all), o.x("x", all), o.x("branch", row), o.f32("gates", of_gates), o.f32("mix", of_mix)});
+  k.write_streams_backward(stream, {.dx = o.out("dx", all),
+                                    .dbranch = o.out("dbranch", row),
+                                    .dgates = o.out_f32("dgates", of_gates),
+                                    .dmix = o.out_f32("dmix", of_mix),
+                                    .dy = o.x("dy", all),
+                                    .branch = o.x("branch", row),
+                                    .gates = o.f32("gates", of_gates),
+                                    .x = o.x("x", all),
+                                    .mix = o.f32("mix", of_mix)});
 }
 
 void add_streams_cases(std::vector<ParityCase>& cases) {
-  for (const bool writes : {false, true}) {
-    cases.push_back(
-        {writes ? "read_streams_gates" : "read_streams", [=](const Kernels& k, Stream& stream, Operands& o) {
-           for (const StreamsSize s : kStreamsSizes) run_read_streams(s, writes, k, stream, o);
-         }});
-    cases.push_back({writes ? "read_streams_backward_gates" : "read_streams_backward",
-                     [=](const Kernels& k, Stream& stream, Operands& o) {
-                       for (const StreamsSize s : kStreamsSizes) run_read_streams_backward(s, writes, k, stream, o);
+  const auto add = [&](std::string name, auto run) {
+    cases.push_back({std::move(name), [run](const Kernels& k, Stream& stream, Operands& o) {
+                       for (const StreamsSize s : kStreamsSizes) run(s, k, stream, o);
                      }});
+  };
+  for (int kinds = 1; kinds <= 3; ++kinds) {
+    const std::string suffix = kKindsOfStreams[kinds - 1];
+    add("read_streams" + suffix, [=](StreamsSize s, const Kernels& k, Stream& stream, Operands& o) {
+      run_read_streams(s, kinds, k, stream, o);
+    });
+    add("read_streams_backward" + suffix, [=](StreamsSize s, const Kernels& k, Stream& stream, Operands& o) {
+      run_read_streams_backward(s, kinds, k, stream, o);
+    });
   }
-  cases.push_back({"write_streams", [](const Kernels& k, Stream& stream, Operands& o) {
-                     for (const StreamsSize s : kStreamsSizes) run_write_streams(s, k, stream, o);
-                   }});
+  add("write_streams", run_write_streams);
+  add("write_streams_mix", run_mix_streams);
 }
 
 void add_activation_cases(std::vector<ParityCase>& cases) {

@@ -244,34 +244,52 @@ TEST_P(HeldValuesTest, HaveNoGradients) {
   EXPECT_EQ(w.values(dup)[4], 0);
 }
 
-// Of residual streams: what is read of them, by weights that depend on them, and what is written to them.
-TEST(StreamsGradientTest, EqualsDifferences) {
+// Of residual streams: what is read of them, by weights that depend on them, what is written to them, and how they
+// are mixed, in so many steps.
+class StreamsGradientTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(MixSteps, StreamsGradientTest, testing::Values(0, 1, 4));
+
+TEST_P(StreamsGradientTest, EqualsDifferences) {
   Workbench w;
   constexpr int64_t kTokens = 2, kStreams = 3, kHidden = 4;
-  const StreamRule rule{.magnitude = 1.5f, .eps = 0.01f, .norm_eps = 0.1f};
+  const int steps = GetParam();
+  const int64_t weights = (2 + (steps > 0 ? kStreams : 0)) * kStreams, kinds = steps > 0 ? 3 : 2;
+  const StreamRule rule{.magnitude = 1.5f, .eps = 0.01f, .gate_eps = 0.02f, .norm_eps = 0.1f, .mix_steps = steps};
   const Tensor x = w.random(kType, {kTokens, kStreams * kHidden}, "x");
-  const Tensor products = w.random(kType, {kTokens, 2 * kStreams}, "products");
-  const Tensor base = w.random(kType, {2 * kStreams}, "base"), scale = w.random(kType, {2}, "scale");
+  const Tensor products = w.random(kType, {kTokens, weights}, "products");
+  const Tensor base = w.random(kType, {weights}, "base"), scale = w.random(kType, {kinds}, "scale");
   const Tensor y = w.empty(kType, {kTokens, kHidden}), gates = w.empty(kType, {kTokens, kStreams});
+  const Tensor mix = steps > 0 ? w.empty(kType, {kTokens, kStreams * kStreams}) : Tensor();
   const Tensor rstd = w.empty(kType, {kTokens}), sum = w.empty(kType, x.shape());
   const Tensor dsum = w.random(kType, x.shape(), "dsum");
   const auto forward = [&] {
-    reference_kernels().read_streams(w.stream, {y, gates, rstd, x, products, base, scale, rule});
-    reference_kernels().write_streams(w.stream, {sum, x, y, gates});
+    reference_kernels().read_streams(w.stream, {y, gates, mix, rstd, x, products, base, scale, rule});
+    reference_kernels().write_streams(w.stream, {sum, x, y, gates, mix});
     return dot(sum, dsum);
   };
   forward();
   const Tensor dy = w.empty(kType, y.shape()), dgates = w.empty(kType, gates.shape());
-  reference_kernels().write_streams_backward(w.stream, {dy, dgates, dsum, y, gates});
+  const Tensor around = mix ? w.empty(kType, x.shape()) : dsum;
+  const Tensor dmix = mix ? w.empty(kType, mix.shape()) : Tensor();
+  reference_kernels().write_streams_backward(w.stream, {.dx = mix ? around : Tensor(),
+                                                        .dbranch = dy,
+                                                        .dgates = dgates,
+                                                        .dmix = dmix,
+                                                        .dy = dsum,
+                                                        .branch = y,
+                                                        .gates = gates,
+                                                        .x = mix ? x : Tensor(),
+                                                        .mix = mix});
   const Tensor dx = w.empty(kType, x.shape()), dproducts = w.empty(kType, products.shape());
-  const Tensor dlogits = w.empty(kType, products.shape()), dscales = w.empty(kType, {kTokens, 2});
+  const Tensor dlogits = w.empty(kType, products.shape()), dscales = w.empty(kType, {kTokens, kinds});
   reference_kernels().read_streams_backward(w.stream, {.dx = dx,
                                                        .dproducts = dproducts,
                                                        .dlogits = dlogits,
                                                        .dscales = dscales,
                                                        .dy = dy,
-                                                       .dsum = dsum,
+                                                       .dsum = around,
                                                        .dgates = dgates,
+                                                       .dmix = dmix,
                                                        .x = x,
                                                        .products = products,
                                                        .rstd = rstd,

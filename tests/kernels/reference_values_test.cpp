@@ -61,6 +61,40 @@ TEST(ReferenceValuesTest, GatesAndUpsAreHeld) {
               std::vector<double>{0.5 * 0.731058578630005, -10 * 9.999546021312977, 10 * 0.731058578630005}, 1e-13);
 }
 
+// What transformers 5.24 computes of DeepSeek V4's hyper-connections in fp64.
+TEST(ReferenceValuesTest, StreamsAreReadMixedAndWritten) {
+  Workbench w;
+  const Tensor x = w.of(DType::f64, {2, 6}, {0.5, -1, 0.25, 0.75, -0.5, 1.5, -0.25, 0.5, 1, -0.75, 0.125, -1.25});
+  const Tensor branch = w.of(DType::f64, {2, 2}, {1, -0.5, 0.25, 2});
+  const Tensor products =
+      w.of(DType::f64, {2, 15},
+           {-0.875,    1.125,  0.03125, -0.375,    1.96875,  -0.15625,  -0.5625, 0.40625,  -1.03125, -0.75,
+            0.21875,   -0.875, 1.125,   0.03125,   -0.375,   1.25,      -0.5,    -0.53125, 0.984375, -1.453125,
+            -0.453125, 1.0625, -0.6875, -0.203125, 1.140625, -0.609375, 1.25,    -0.5,     -0.53125, 0.984375});
+  std::vector<double> of_base;
+  for (int i = 0; i < 15; ++i) of_base.push_back((i * 3 % 7 - 3) / 8.0);
+  const Tensor base = w.vector(of_base), scale = w.vector({0.75, -0.5, 1.25});
+  const Tensor y = w.empty(DType::f64, {2, 2}), gates = w.empty(DType::f64, {2, 3}),
+               mix = w.empty(DType::f64, {2, 9});
+  const Tensor rstd = w.empty(DType::f64, {2}), written = w.empty(DType::f64, {2, 6});
+  const StreamRule rule{.magnitude = 2, .eps = 0.01f, .gate_eps = 0, .norm_eps = 0.1f, .mix_steps = 4};
+  reference_kernels().read_streams(w.stream, {y, gates, mix, rstd, x, products, base, scale, rule});
+  reference_kernels().write_streams(w.stream, {written, x, branch, gates, mix});
+  const auto expect = [&](const char* what, const Tensor& t, const std::vector<double>& expected) {
+    const std::vector<double> values = w.values(t);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(values[i], expected[i], 1e-8) << what << " " << i;
+  };
+  expect("y", y, {0.0074378988, 1.1975383414, 0.2850517894, -0.5553452391});
+  expect("gates", gates, {1.0404336350, 0.6068526407, 0.9180821833, 0.6530956545, 1.5131536634, 1.0128276787});
+  expect("mix", mix,
+         {0.2190961222, 0.4419673930, 0.3290700235, 0.1848683669, 0.3723660329, 0.4329281258, 0.5860426767,
+          0.1756623959, 0.2279988550, 0.5998844955, 0.2811398990, 0.1052843590, 0.3461877073, 0.1879540982,
+          0.4557108606, 0.0440131439, 0.5208656332, 0.4289586492});
+  expect("written", written,
+         {0.9031774494, 0.2784023505, 0.8330966475, -0.2026255949, 1.0768497990, -0.1214167383, 0.3649921401,
+          1.2914763463, 0.5610657434, 2.3748296612, 0.7362165217, 1.2003160799});
+}
+
 TEST(ReferenceValuesTest, SinksTakeTheirShare) {
   Workbench w;
   const Tensor y = w.of(DType::f64, {1, 2, 1}, {3, 5}), lse = w.of(DType::f64, {2, 1}, {0, 0});

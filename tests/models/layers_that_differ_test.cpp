@@ -119,6 +119,10 @@ TEST(StreamsTest, AreCounted) {
   EXPECT_EQ(c.num_params() - plain.num_params(), matrices + 2 * 2 * (8 + 2) + 4 + 1);
   EXPECT_EQ(c.flops_per_token(16) - plain.flops_per_token(16), 6.0 * double(matrices));
   EXPECT_EQ(c.residual_width(), 128);
+  const int64_t unmixed = c.num_params();
+  c.stream_mix_steps = 20;
+  complete(c);
+  EXPECT_EQ(c.num_params() - unmixed, 2 * 2 * (16 * 4 * 32 + 16 + 1));
 }
 
 TEST(SparseAttentionTest, PresetsAreThePublishedShapes) {
@@ -159,6 +163,12 @@ INSTANTIATE_TEST_SUITE_P(
                    [](ModelConfig& c) { c.experts = 4, c.experts_beside_dense = true, c.block = BlockKind::pre; },
                    "experts_beside_dense"},
         Impossible{"StreamsBetweenNorms", [](ModelConfig& c) { c.residual_streams = 2; }, "residual_streams = 2"},
+        Impossible{"TooManyMixSteps",
+                   [](ModelConfig& c) {
+                     c.block = BlockKind::pre, c.layer_inputs = 0, c.layer_scale = false;
+                     c.residual_streams = 2, c.stream_mix_steps = 33;
+                   },
+                   "stream_mix_steps = 33"},
         Impossible{"TooManyStreams", [](ModelConfig& c) { c.residual_streams = 9; }, "residual_streams = 9"},
         Impossible{"ClippedWithoutGates",
                    [](ModelConfig& c) { c.experts = 4, c.clips_experts = true, c.is_gated = false; },

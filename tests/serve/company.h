@@ -119,10 +119,10 @@ inline ModelConfig shared_index_config() {
   return m;
 }
 
-// The same beside gates and sinks, by several residual streams.
+// The same beside gates and sinks, by several residual streams that are mixed.
 inline ModelConfig streams_config() {
   ModelConfig m = sparse_config();
-  m.attention_gate = m.attention_sinks = true, m.residual_streams = 3;
+  m.attention_gate = m.attention_sinks = true, m.residual_streams = 3, m.stream_mix_steps = 4;
   complete(m);
   return m;
 }

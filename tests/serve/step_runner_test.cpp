@@ -33,7 +33,7 @@ ModelConfig sparse_config() {
 }
 ModelConfig streams_config() {
   ModelConfig m = sparse_config();
-  m.attention_gate = m.attention_sinks = true, m.residual_streams = 3;
+  m.attention_gate = m.attention_sinks = true, m.residual_streams = 3, m.stream_mix_steps = 4;
   complete(m);
   return m;
 }

@@ -28,7 +28,7 @@ struct MeshCase {
   bool mtp = false;
   bool shared_keys = false;  // and inputs of layers
   int64_t expert_latent_dim = 0;
-  int64_t streams = 1;
+  int64_t streams = 1, mix_steps = 0;
   int steps = 3;
 };
 
@@ -62,7 +62,7 @@ inline std::string name_of(const MeshCase& c) {
   if (c.mtp) name += "_mtp";
   if (c.shared_keys) name += "_shared";
   if (c.expert_latent_dim > 0) name += "_latent";
-  if (c.streams > 1) name += "_streams";
+  if (c.streams > 1) name += c.mix_steps > 0 ? "_mixed_streams" : "_streams";
   const auto add = [&](const char* what, int64_t n, int64_t usual) {
     if (n != usual) name += fmt::format("_{}{}", what, n);
   };
@@ -155,7 +155,7 @@ inline Recipe recipe_of(const MeshCase& c) {
     m.aux_loss = 0.1f, m.z_loss = 0.01f;
     complete(m);
   }
-  if (c.streams > 1) r.model.residual_streams = c.streams;
+  if (c.streams > 1) r.model.residual_streams = c.streams, r.model.stream_mix_steps = c.mix_steps;
   if (c.mtp) r.model.mtp_layers = 1, r.model.mtp_loss = 0.5;
   r.mesh.shape = c.shape;
   r.mesh.zero = c.zero;
@@ -185,6 +185,7 @@ inline MeshCase on_one_rank(const MeshCase& c) {
           .shared_keys = c.shared_keys,
           .expert_latent_dim = c.expert_latent_dim,
           .streams = c.streams,
+          .mix_steps = c.mix_steps,
           .steps = c.steps};
 }
 

@@ -52,9 +52,21 @@ void Param::pack(Context& context, Packed& p, bool transpose_b) {
   context.kernels.pack_matmul_b(context.stream, p.tensor, value, transpose_b);
 }
 
+namespace {
+
+// Sigmoids of the first n are one part in n each; of the next, a half; of n by n more, whose rows are normalised by
+// their exponentials, those on the diagonal nine parts in ten.
+float first_weight_of_streams(uint64_t n, uint64_t index) {
+  const float others = std::max(float(n) - 1, 1.0f);
+  if (index < n) return -::logf(others);
+  return index >= 2 * n && (index - 2 * n) % (n + 1) == 0 ? ::logf(9 * others) : 0;
+}
+
+}  // namespace
+
 float Init::value(uint64_t seed, uint64_t name, uint64_t index) const {
   if (is_constant()) return number;
-  if (kind == Kind::mean_of_streams) return index < uint64_t(number) ? -::logf(std::max(number - 1, 1.0f)) : 0;
+  if (kind == Kind::weights_of_streams) return first_weight_of_streams(uint64_t(number), index);
   const float normal = philox_normal(seed, name, index);
   if (kind == Kind::normal) return number * normal;
   const double uniform = 0.5 * ::erfc(-double(normal) / std::numbers::sqrt2);

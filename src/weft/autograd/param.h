@@ -10,7 +10,7 @@ namespace weft {
 
 // How a parameter starts: a pure function of (seed, name, index), so that every mesh starts from the same bits.
 struct Init {
-  enum class Kind : uint8_t { constant, normal, log_rate, time_step, mean_of_streams };
+  enum class Kind : uint8_t { constant, normal, log_rate, time_step, weights_of_streams };
   Kind kind = Kind::constant;
   float number = 0;  // the constant, the standard deviation, or how many streams
 
@@ -23,7 +23,7 @@ struct Init {
   static Init log_rate() { return {Kind::log_rate}; }
   static Init time_step() { return {Kind::time_step}; }
   // By which the sigmoid of each of the first so many numbers is one part of so many, and that of others a half.
-  static Init mean_of_streams(int count) { return {Kind::mean_of_streams, float(count)}; }
+  static Init weights_of_streams(int count) { return {Kind::weights_of_streams, float(count)}; }
 
   bool is_constant() const { return kind == Kind::constant; }
   // Of the element with this number in the whole parameter; name: name_hash of it.

@@ -1,4 +1,6 @@
 // Shape checks of the kernels of residual streams.
+#include <algorithm>
+
 #include "weft/kernels/checked_op.h"
 #include "weft/kernels/shape_checks.h"
 
@@ -16,21 +18,24 @@ int64_t count_streams(const Op& op, const Tensor& x, const Tensor& row) {
   return streams;
 }
 
-// What weights are made of; gates: whether those of writing are, too.
-void check_weights(const Op& op, const Tensor& x, int64_t streams, bool gates, const Tensor& products,
-                   const Tensor& rstd, const Tensor& base, const Tensor& scale) {
-  const int64_t kinds = gates ? 2 : 1;
-  op.shape("products", products, {x.dim(0), kinds * streams});
+// What `kinds` of weights are made of: those of reading, of writing, and of mixing.
+void check_weights(const Op& op, const Tensor& x, int64_t streams, int64_t kinds, const Tensor& products,
+                   const Tensor& rstd, const Tensor& base, const Tensor& scale, const StreamRule& rule) {
+  const int64_t logits = std::min<int64_t>(kinds, 2) * streams + (kinds == 3 ? streams * streams : 0);
+  op.shape("products", products, {x.dim(0), logits});
   op.statistic("products", products, products.numel(), x);
   op.statistic("rstd", rstd, x.dim(0), x);
-  op.count("base", base, kinds * streams);
+  op.that(kinds < 3 || (rule.mix_steps >= 1 && rule.mix_steps <= kMostMixSteps),
+          "weights of mixing are made in 1 to 32 steps");
+  op.count("base", base, logits);
   op.dtype("base", base, x.dtype());
   op.count("scale", scale, kinds);
   op.dtype("scale", scale, x.dtype());
 }
 
-void check_gates(const Op& op, std::string_view what, const Tensor& gates, int64_t streams, const Tensor& x) {
-  op.shape(what, gates, {x.dim(0), streams});
+// Gates, or with streams^2 columns what mixes.
+void check_gates(const Op& op, std::string_view what, const Tensor& gates, int64_t cols, const Tensor& x) {
+  op.shape(what, gates, {x.dim(0), cols});
   op.statistic(what, gates, gates.numel(), x);
 }
 
@@ -41,7 +46,10 @@ void check_read_streams(const ReadStreamsArgs& a) {
   const int64_t streams = count_streams(op, a.x, a.y);
   op.dtype("y", a.y, a.x.dtype());
   if (a.gates) check_gates(op, "gates", a.gates, streams, a.x);
-  check_weights(op, a.x, streams, bool(a.gates), a.products, a.rstd, a.base, a.scale);
+  if (a.mix) check_gates(op, "mix", a.mix, streams * streams, a.x);
+  op.that(a.gates || !a.mix, "mix stands beside gates");
+  const int64_t kinds = a.mix ? 3 : a.gates ? 2 : 1;
+  check_weights(op, a.x, streams, kinds, a.products, a.rstd, a.base, a.scale, a.rule);
 }
 
 void check_read_streams_backward(const ReadStreamsBackwardArgs& a) {
@@ -51,13 +59,16 @@ void check_read_streams_backward(const ReadStreamsBackwardArgs& a) {
   op.like("dx", a.dx, a.x);
   if (a.dsum) op.like("dsum", a.dsum, a.x);
   op.rank("dscales", a.dscales, 2);
-  const bool has_gates = a.dscales.dim(1) == 2;
-  op.that(has_gates || !a.dgates, "dgates are of gates, which have a scale");
+  const int64_t kinds = a.dscales.dim(1);
+  op.that(kinds >= 1 && kinds <= 3, "there are 1 to 3 scales");
+  op.that(kinds >= 2 || !a.dgates, "dgates are of gates, which have a scale");
+  op.that(kinds == 3 || !a.dmix, "dmix is of weights that have a scale");
   if (a.dgates) check_gates(op, "dgates", a.dgates, streams, a.x);
-  check_weights(op, a.x, streams, has_gates, a.products, a.rstd, a.base, a.scale);
+  if (a.dmix) check_gates(op, "dmix", a.dmix, streams * streams, a.x);
+  check_weights(op, a.x, streams, kinds, a.products, a.rstd, a.base, a.scale, a.rule);
   op.like("dproducts", a.dproducts, a.products);
   op.like("dlogits", a.dlogits, a.products);
-  op.statistic("dscales", a.dscales, a.x.dim(0) * (has_gates ? 2 : 1), a.x);
+  op.statistic("dscales", a.dscales, a.x.dim(0) * kinds, a.x);
 }
 
 void check_write_streams(const WriteStreamsArgs& a) {
@@ -66,6 +77,9 @@ void check_write_streams(const WriteStreamsArgs& a) {
   op.dtype("branch", a.branch, a.y.dtype());
   if (a.x) op.like("x", a.x, a.y);
   if (a.gates) check_gates(op, "gates", a.gates, streams, a.y);
+  if (!a.mix) return;
+  op.that(bool(a.x), "mix is of x");
+  check_gates(op, "mix", a.mix, streams * streams, a.y);
 }
 
 void check_write_streams_backward(const WriteStreamsBackwardArgs& a) {
@@ -73,10 +87,16 @@ void check_write_streams_backward(const WriteStreamsBackwardArgs& a) {
   const int64_t streams = count_streams(op, a.dy, a.dbranch);
   op.dtype("dbranch", a.dbranch, a.dy.dtype());
   op.that(bool(a.gates) == bool(a.branch), "branch stands beside gates");
+  op.that(bool(a.mix) == bool(a.x) && (a.gates || !a.mix), "x stands beside mix, and that beside gates");
   if (!a.gates) return;
   op.like("branch", a.branch, a.dbranch);
   check_gates(op, "gates", a.gates, streams, a.dy);
   check_gates(op, "dgates", a.dgates, streams, a.dy);
+  if (!a.mix) return;
+  op.like("x", a.x, a.dy);
+  op.like("dx", a.dx, a.dy);
+  check_gates(op, "mix", a.mix, streams * streams, a.dy);
+  check_gates(op, "dmix", a.dmix, streams * streams, a.dy);
 }
 
 }  // namespace weft::shapes

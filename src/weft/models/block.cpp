@@ -18,7 +18,12 @@ NormConfig norm_config(const ModelConfig& c) {
 HyperConnectionConfig streams_config(const ModelConfig& c) {
   return {.hidden = c.hidden,
           .streams = c.residual_streams,
-          .rule = {.magnitude = c.stream_magnitude, .eps = c.stream_eps, .norm_eps = c.norm_eps},
+          .mixes = c.mixes_streams(),
+          .rule = {.magnitude = c.stream_magnitude,
+                   .eps = c.stream_eps,
+                   .gate_eps = c.mixes_streams() ? 0 : c.stream_eps,
+                   .norm_eps = c.norm_eps,
+                   .mix_steps = int(c.stream_mix_steps)},
           .init_std = c.init_std};
 }
 
@@ -280,10 +285,11 @@ Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy
   switch (kind_) {
     case BlockKind::pre: {
       if (attention_streams_) {
-        const auto [streams, row, gates] = attention_streams_->read(in.sum());
-        const Var sum = write_streams(given(streams), attention((*attention_norm_)(row)), given(gates));
-        const auto [sums, row_of_sums, gates_of_sums] = mlp_streams_->read(sum);
-        return {write_streams(sums, mlp((*mlp_norm_)(row_of_sums)), gates_of_sums)};
+        const auto [streams, row, gates, mix] = attention_streams_->read(in.sum());
+        const Var sum =
+            write_streams(given(streams), attention((*attention_norm_)(row)), given(gates), mix ? given(mix) : mix);
+        const auto [sums, row_of_sums, gates_of_sums, mix_of_sums] = mlp_streams_->read(sum);
+        return {write_streams(sums, mlp((*mlp_norm_)(row_of_sums)), gates_of_sums, mix_of_sums)};
       }
       const auto [residual, normed] = attention_norm_->branch(in);
       const auto [sum, normed_sum] = mlp_norm_->add(given(residual), attention(normed));

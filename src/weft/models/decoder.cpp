@@ -42,7 +42,7 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
   if (!part_.has_head) return;
   if (c.has_streams()) {
     HyperConnectionConfig streams = streams_config(c);
-    streams.writes = false;
+    streams.writes = streams.mixes = false;
     final_streams_.emplace("final_streams", streams, partition);
   }
   final_norm_.emplace("final_norm", partition_.tensor.replicated({c.hidden}), norm_config(c));

@@ -17,6 +17,12 @@ void require_positive(const char* key, int64_t value) {
   if (value > kMost) throw UsageError("model.{} = {}: at most {} is supported", key, value, kMost);
 }
 
+template <class T>
+void require_between(const char* key, T value, T least, T most) {
+  if (!(value >= least && value <= most))
+    throw UsageError("model.{} = {}: write a number from {} to {}", key, value, least, most);
+}
+
 void require_layers(const char* key, const std::vector<int64_t>& numbers, int64_t layers) {
   for (size_t i = 0; i < numbers.size(); ++i)
     if (numbers[i] <= (i > 0 ? numbers[i - 1] : -1) || numbers[i] >= layers)
@@ -140,8 +146,7 @@ void complete_rules(ModelConfig& c) {
   if (!(c.state_beta_scale > 0 && c.state_beta_scale <= 2))
     throw UsageError("model.state_beta_scale = {}: write a number above 0 and at most 2", c.state_beta_scale);
   if (c.state_norm_eps == c.norm_eps || c.state_norm == StateNorm::none) c.state_norm_eps = 0;
-  if (!(c.state_norm_eps >= 0 && c.state_norm_eps <= 1))
-    throw UsageError("model.state_norm_eps = {}: write a number from 0 to 1", c.state_norm_eps);
+  require_between<float>("state_norm_eps", c.state_norm_eps, 0, 1);
   std::vector<double>& scales = c.state_input_scales;
   if (std::ranges::all_of(scales, [](double x) { return x == 1; })) scales.clear();
   if (scales.empty()) return;
@@ -169,10 +174,7 @@ void complete_states(ModelConfig& c) {
     c.state_beside_attention = c.state_pre_norm = false, c.state_out_scale = none.state_out_scale;
     return forget_rules(c);
   }
-  const auto limited = [](const char* key, int64_t value, int64_t most) {
-    if (value < 1 || value > most) throw UsageError("model.{} = {}: write a number from 1 to {}", key, value, most);
-  };
-  limited("state_conv", c.state_conv, kMostConvWidth);
+  require_between<int64_t>("state_conv", c.state_conv, 1, kMostConvWidth);
   require_layers("attention_layers", c.attention_layers, c.layers);
   if (c.num_recurrent() == 0) {
     c.attention_every = 0, c.attention_layers.clear();
@@ -197,7 +199,7 @@ void complete_states(ModelConfig& c) {
   if (c.state_heads % c.state_key_heads != 0)
     throw UsageError("model.state_heads = {} is not divisible by model.state_key_heads = {}: keys are shared evenly",
                      c.state_heads, c.state_key_heads);
-  limited("state_key_dim", c.state_key_dim, kMostKeyDim);
+  require_between<int64_t>("state_key_dim", c.state_key_dim, 1, kMostKeyDim);
   require_positive("state_value_dim", c.state_value_dim);
 }
 
@@ -283,26 +285,24 @@ void complete_index(ModelConfig& c) {
         c.index_heads);
   require_positive("index_heads", c.index_heads);
   require_positive("index_head_dim", c.index_head_dim), require_positive("index_topk", c.index_topk);
-  if (!(c.index_norm_eps >= 0 && c.index_norm_eps <= 1))
-    throw UsageError("model.index_norm_eps = {}: write a number from 0 to 1", c.index_norm_eps);
+  require_between<float>("index_norm_eps", c.index_norm_eps, 0, 1);
   if (c.index_head_dim < c.rotary_dim)
     throw UsageError("model.index_head_dim = {}: {} elements of it turn: write at least that (model.rotary_dim)",
                      c.index_head_dim, c.rotary_dim);
 }
 
 void complete_streams(const ModelConfig& c) {
-  if (c.residual_streams < 1 || c.residual_streams > kMostStreams)
-    throw UsageError("model.residual_streams = {}: write a number from 1 to {}", c.residual_streams, kMostStreams);
+  require_between<int64_t>("residual_streams", c.residual_streams, 1, kMostStreams);
   if (!c.has_streams()) return;
   if (c.block != BlockKind::pre || c.layer_inputs > 0 || c.layer_scale || c.experts_beside_dense || c.mtp_layers > 0)
     throw UsageError(
         "model.residual_streams = {}: several streams have layers of block = \"pre\", without layer_inputs, "
         "layer_scale, experts_beside_dense and mtp_layers: leave these out, or write 1",
         c.residual_streams);
+  require_between<int64_t>("stream_mix_steps", c.stream_mix_steps, 0, kMostMixSteps);
   if (!(c.stream_magnitude > 0 && std::isfinite(c.stream_magnitude)))
     throw UsageError("model.stream_magnitude = {}: write a number above 0", c.stream_magnitude);
-  if (!(c.stream_eps >= 0 && c.stream_eps <= 1))
-    throw UsageError("model.stream_eps = {}: write a number from 0 to 1", c.stream_eps);
+  require_between<float>("stream_eps", c.stream_eps, 0, 1);
 }
 
 void complete_attention(ModelConfig& c) {
@@ -432,8 +432,7 @@ void complete(ModelConfig& c) {
   require_positive("context", c.context);
   if (c.dropout < 0 || c.dropout >= 1)
     throw UsageError("model.dropout = {}: write a probability from 0 to below 1", c.dropout);
-  if (!(c.norm_eps >= 0 && c.norm_eps <= 1))
-    throw UsageError("model.norm_eps = {}: write a number from 0 to 1", c.norm_eps);
+  require_between<float>("norm_eps", c.norm_eps, 0, 1);
   const auto above_0 = [](const char* key, float value) {
     if (!(value > 0 && std::isfinite(value))) throw UsageError("model.{} = {}: write a number above 0", key, value);
   };

@@ -124,6 +124,7 @@ struct ModelConfig {
   // Hyper-connections (kernels/streams_args.h): so many residual streams, which begin alike, of blocks that are
   // `pre`.
   int64_t residual_streams = 1;
+  int64_t stream_mix_steps = 0;  // Sinkhorn's, of the matrix that mixes them; 0: they are not mixed
   float stream_magnitude = 2, stream_eps = 1e-6f;
   float init_std = 0.02f;
 
@@ -237,6 +238,7 @@ struct ModelConfig {
   int64_t turned_dim() const { return rotary_dim ? rotary_dim : head_dim; }  // of local layers, where there are some
   int64_t global_turned_dim() const { return rotary_dim || !global_head_dim ? turned_dim() : global_head_dim; }
   bool has_streams() const { return residual_streams > 1; }
+  bool mixes_streams() const { return has_streams() && stream_mix_steps > 0; }
   int64_t residual_width() const { return residual_streams * hidden; }  // of what goes from layer to layer
   bool is_latent() const { return kv_rank > 0; }
   bool selects_keys() const { return index_heads > 0; }

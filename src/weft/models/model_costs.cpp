@@ -88,14 +88,18 @@ Count state_params(const ModelConfig& c) {
 }
 
 // Of a part of a layer that reads and writes residual streams, and of the head, which reads.
+int64_t stream_weights(const ModelConfig& c, bool writes) {
+  return ((writes ? 2 : 1) + (writes && c.mixes_streams() ? c.residual_streams : 0)) * c.residual_streams;
+}
 Count stream_matrix(const ModelConfig& c, bool writes) {
-  return c.has_streams() ? Count(writes ? 2 : 1) * c.residual_streams * c.residual_streams * c.hidden : Count(0);
+  return c.has_streams() ? Count(stream_weights(c, writes)) * c.residual_streams * c.hidden : Count(0);
 }
 Count stream_params(const ModelConfig& c) {
   if (!c.has_streams()) return 0;
   const int64_t parts = 2 * c.layers;
-  return (stream_matrix(c, true) + 2 * c.residual_streams + 2) * parts + stream_matrix(c, false) +
-         c.residual_streams + 1;
+  const int64_t scales = c.mixes_streams() ? 3 : 2;
+  return (stream_matrix(c, true) + stream_weights(c, true) + scales) * parts + stream_matrix(c, false) +
+         stream_weights(c, false) + 1;
 }
 
 int64_t num_block_norms(BlockKind kind) {

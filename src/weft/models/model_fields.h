@@ -142,6 +142,7 @@ class ModelFields {
     v.flag("layer_scale", c.layer_scale);
     v.number("residual_streams", c.residual_streams);
     v.begin_group("residual_streams", c.has_streams());
+    v.number("stream_mix_steps", c.stream_mix_steps);
     v.number("stream_magnitude", c.stream_magnitude), v.number("stream_eps", c.stream_eps);
     v.end_group();
     v.number("window", c.window);

@@ -12,6 +12,7 @@ namespace weft {
 struct HyperConnectionConfig {
   int64_t hidden = 0, streams = 0;
   bool writes = true;  // the head reads alone
+  bool mixes = false;  // where it writes
   StreamRule rule;
   float init_std = 0.02f;
 };
@@ -21,7 +22,7 @@ class HyperConnection {
   HyperConnection(const std::string& name, const HyperConnectionConfig& config, const Partition& partition);
 
   struct Given {
-    Var streams, row, gates;  // [T, N H], as they are; [T, H]; [T, N], where it writes
+    Var streams, row, gates, mix;  // [T, N H], as they are; [T, H]; [T, N], where it writes; [T, N N], where it mixes
   };
   // x [T, N H]
   Given read(const Var& x);
@@ -33,12 +34,13 @@ class HyperConnection {
 
  private:
   HyperConnectionConfig config_;
-  Linear projection_;  // [2 N, N H], or [N, N H] where it only reads
+  Linear projection_;  // [N, N H], [2 N, N H] where it also writes, [2 N + N N, N H] where it mixes
   Param base_, scale_;
 };
 
-inline Var write_streams(const Var& streams, const Var& branch, const Var& gates) {
-  return apply(*streams.context, WriteStreamsOp{}, streams, branch, gates);
+// mix: empty where streams are not mixed.
+inline Var write_streams(const Var& streams, const Var& branch, const Var& gates, const Var& mix) {
+  return apply(*streams.context, WriteStreamsOp{}, streams, branch, gates, mix);
 }
 inline Var begin_streams(const Var& x, int64_t streams) { return apply(*x.context, BeginStreamsOp{streams}, x); }
 

@@ -5,8 +5,8 @@
 
 namespace weft {
 
-// {x, y, gates} of x [T, N H] and its products [T, 2 N] f32, or of [T, N], without gates; see ReadStreamsArgs. The
-// gradients of x and y meet inside.
+// {x, y, gates, mix} of x [T, N H] and its products [T, L] f32, gates and mix where these are of them; see
+// ReadStreamsArgs. The gradients of x and y meet inside.
 struct ReadStreamsOp {
   static constexpr std::string_view kName = "read_streams";
   Param &base, &scale;
@@ -14,26 +14,28 @@ struct ReadStreamsOp {
   StreamRule rule;
   Tensor x = {}, products = {}, rstd = {};
 
-  std::array<Tensor, 3> forward(Context& context, const Tensor& in, const Tensor& of_in) {
+  std::array<Tensor, 4> forward(Context& context, const Tensor& in, const Tensor& of_in) {
     const DType wide = Context::wide(in.dtype());
     x = in, products = of_in, rstd = context.empty(wide, {x.rows()});
     Tensor y = context.empty(x.dtype(), {x.rows(), x.cols() / streams});
     Tensor gates = products.cols() > streams ? context.empty(wide, {x.rows(), streams}) : Tensor();
+    Tensor mix = products.cols() > 2 * streams ? context.empty(wide, {x.rows(), streams * streams}) : Tensor();
     context.kernels.read_streams(context.stream, {.y = y,
                                                   .gates = gates,
+                                                  .mix = mix,
                                                   .rstd = rstd,
                                                   .x = x,
                                                   .products = products,
                                                   .base = base.value,
                                                   .scale = scale.value,
                                                   .rule = rule});
-    return {x, std::move(y), std::move(gates)};
+    return {x, std::move(y), std::move(gates), std::move(mix)};
   }
-  std::array<Tensor, 2> backward(Context& context, const std::array<Tensor, 3>& dy) {
+  std::array<Tensor, 2> backward(Context& context, const std::array<Tensor, 4>& dy) {
     if (!dy[1]) return {dy[0], Tensor()};
     const Tensor dx = context.empty_like(x), dproducts = context.empty_like(products);
     const Tensor dlogits = context.empty_like(products);
-    const Tensor dscales = context.empty(rstd.dtype(), {x.rows(), products.cols() / streams});
+    const Tensor dscales = context.empty(rstd.dtype(), {x.rows(), scale.value.numel()});
     context.kernels.read_streams_backward(context.stream, {.dx = dx,
                                                            .dproducts = dproducts,
                                                            .dlogits = dlogits,
@@ -41,6 +43,7 @@ struct ReadStreamsOp {
                                                            .dy = dy[1],
                                                            .dsum = dy[0],
                                                            .dgates = dy[2],
+                                                           .dmix = dy[3],
                                                            .x = x,
                                                            .products = products,
                                                            .rstd = rstd,
@@ -53,22 +56,32 @@ struct ReadStreamsOp {
   }
 };
 
-// x [T, N H] with gates [T, N] times branch [T, H] added to its streams.
+// x [T, N H], mixed by mix [T, N N] or as it is where that is empty, with gates [T, N] times branch [T, H] added to
+// its streams.
 struct WriteStreamsOp {
   static constexpr std::string_view kName = "write_streams";
-  Tensor branch = {}, gates = {};
+  Tensor x = {}, branch = {}, gates = {}, mix = {};
 
-  Tensor forward(Context& context, const Tensor& x, const Tensor& in, const Tensor& by) {
-    branch = in, gates = by;
-    Tensor y = context.empty_like(x);
-    context.kernels.write_streams(context.stream, {.y = y, .x = x, .branch = branch, .gates = gates});
+  Tensor forward(Context& context, const Tensor& into, const Tensor& in, const Tensor& by, const Tensor& mixed_by) {
+    branch = in, gates = by, mix = mixed_by;
+    if (mix) x = into;
+    Tensor y = context.empty_like(into);
+    context.kernels.write_streams(context.stream, {.y = y, .x = into, .branch = branch, .gates = gates, .mix = mix});
     return y;
   }
-  std::array<Tensor, 3> backward(Context& context, const Tensor& dy) {
+  std::array<Tensor, 4> backward(Context& context, const Tensor& dy) {
     Tensor dbranch = context.empty_like(branch), dgates = context.empty_like(gates);
-    context.kernels.write_streams_backward(
-        context.stream, {.dbranch = dbranch, .dgates = dgates, .dy = dy, .branch = branch, .gates = gates});
-    return {dy, std::move(dbranch), std::move(dgates)};
+    Tensor dx = mix ? context.empty_like(dy) : dy, dmix = mix ? context.empty_like(mix) : Tensor();
+    context.kernels.write_streams_backward(context.stream, {.dx = mix ? dx : Tensor(),
+                                                            .dbranch = dbranch,
+                                                            .dgates = dgates,
+                                                            .dmix = dmix,
+                                                            .dy = dy,
+                                                            .branch = branch,
+                                                            .gates = gates,
+                                                            .x = x,
+                                                            .mix = mix});
+    return {std::move(dx), std::move(dbranch), std::move(dgates), std::move(dmix)};
   }
 };
 

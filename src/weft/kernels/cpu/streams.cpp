@@ -1,5 +1,6 @@
 // Residual streams: a token's lie behind each other and fit into a core's caches, so that each is read from memory
 // once.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -12,21 +13,51 @@
 #include "weft/kernels/cpu/simd_chunks.h"
 #include "weft/kernels/cpu/simd_loop-inl.h"
 #include "weft/kernels/shape_checks.h"
+#include "weft/kernels/stream_mix.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// A number to each weight of a token, those of reading first.
-using OfWeights = std::array<float, 2 * kMostStreams>;
+// A number to each weight of a token: of reading, of writing, of mixing.
+using OfWeights = std::array<float, 2 * kMostStreams + kMostStreams * kMostStreams>;
 
 inline float sigmoid_of(float x) { return 1 / (1 + std::exp(-x)); }
 
+// What weights are made of, of mixing as it is, and sigmoids of the others.
 template <class T>
 OfWeights sigmoids(const float* products, float rstd, const T* base, const T* scale, int64_t count, int64_t streams) {
   OfWeights s{};
-  for (int64_t i = 0; i < count; ++i)
-    s[size_t(i)] = sigmoid_of(products[i] * rstd * float(scale[i / streams]) + float(base[i]));
+  for (int64_t i = 0; i < count; ++i) {
+    const float logit = products[i] * rstd * float(scale[kind_of_product(i, streams)]) + float(base[i]);
+    s[size_t(i)] = i < 2 * streams ? sigmoid_of(logit) : logit;
+  }
   return s;
+}
+
+// body(mix): the matrix of logits[streams, streams], in one of 4 or of 8; keep: see make_mix().
+template <class Keep, class Body>
+void with_mix(const float* logits, int streams, const StreamRule& rule, Keep&& keep, Body&& body) {
+  const auto with = [&]<int N>() {
+    float mix[N][N];
+    make_mix(
+        mix, streams, rule.mix_steps, rule.eps, [&](int m, int n) { return logits[m * streams + n]; },
+        [](float x) { return std::exp(x); }, keep);
+    body(mix);
+  };
+  streams <= 4 ? with.template operator()<4>() : with.template operator()<8>();
+}
+
+// dlogits[streams, streams] of dmix, which is like it.
+inline void mix_backward(float* dlogits, const float* dmix, const float* logits, int streams,
+                         const StreamRule& rule) {
+  float divisors[num_divisions(int(kMostMixSteps))][kMostStreams];
+  const auto keep = [&](int k, int i, float divisor) { divisors[k][i] = divisor; };
+  with_mix(logits, streams, rule, keep, [&]<int N>(float(&mix)[N][N]) {
+    float gradient[N][N] = {};
+    for (int i = 0; i < streams * streams; ++i) gradient[i / streams][i % streams] = dmix[i];
+    make_mix_backward(gradient, mix, streams, rule.mix_steps, rule.eps, [&](int k, int i) { return divisors[k][i]; });
+    for (int i = 0; i < streams * streams; ++i) dlogits[i] = gradient[i / streams][i % streams];
+  });
 }
 
 template <class T>
@@ -47,7 +78,15 @@ void read_token(const ReadStreamsArgs& args, int64_t t) {
   const OfWeights s = sigmoids(args.products.data<float>() + t * count, rstd, args.base.data<T>(),
                                args.scale.data<T>(), count, streams);
   for (int64_t n = 0; args.gates && n < streams; ++n)
-    args.gates.data<float>()[t * streams + n] = args.rule.magnitude * s[size_t(streams + n)] + args.rule.eps;
+    args.gates.data<float>()[t * streams + n] = args.rule.magnitude * s[size_t(streams + n)] + args.rule.gate_eps;
+  if (args.mix) {
+    float* const to = args.mix.data<float>() + t * streams * streams;
+    with_mix(
+        &s[size_t(2 * streams)], int(streams), args.rule, [](int, int, float) {},
+        [&](const auto& mix) {
+          for (int64_t i = 0; i < streams * streams; ++i) to[i] = mix[i / streams][i % streams];
+        });
+  }
   for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
     auto sum = hn::Zero(d);
     for (int64_t n = 0; n < streams; ++n)
@@ -60,7 +99,7 @@ template <class T>
 void read_token_backward(const ReadStreamsBackwardArgs& args, int64_t t) {
   const F32Tag d;
   const int64_t cols = args.dy.cols(), all = args.x.cols(), streams = all / cols, count = args.products.cols();
-  const int64_t scales = count / streams;
+  const int64_t scales = args.dscales.cols();
   const T *const x = args.x.data<T>() + t * all, *const dy = args.dy.data<T>() + t * cols;
   const T* const dsum = args.dsum ? args.dsum.data<T>() + t * all : nullptr;
   T* const dx = args.dx.data<T>() + t * all;
@@ -69,17 +108,25 @@ void read_token_backward(const ReadStreamsBackwardArgs& args, int64_t t) {
   const OfWeights s = sigmoids(products, rstd, args.base.data<T>(), args.scale.data<T>(), count, streams);
   float* const dscales = args.dscales.data<float>() + t * scales;
   std::fill_n(dscales, scales, 0.0f);
-  float drstd = 0;
-  for (int64_t i = 0; i < count; ++i) {
+  float* const dlogits = args.dlogits.data<float>() + t * count;
+  for (int64_t i = 0; i < std::min(count, 2 * streams); ++i) {
     float dweight = 0;
     if (i < streams)
       dweight = dot(x + i * cols, dy, cols);
     else if (args.dgates)
       dweight = args.rule.magnitude * args.dgates.data<float>()[t * streams + i - streams];
-    const float dlogit = dweight * s[size_t(i)] * (1 - s[size_t(i)]);
-    const float dp = dlogit * float(args.scale.data<T>()[i / streams]);
-    dscales[i / streams] += dlogit * products[i] * rstd;
-    args.dlogits.data<float>()[t * count + i] = dlogit;
+    dlogits[i] = dweight * s[size_t(i)] * (1 - s[size_t(i)]);
+  }
+  if (args.dmix)
+    mix_backward(dlogits + 2 * streams, args.dmix.data<float>() + t * streams * streams, &s[size_t(2 * streams)],
+                 int(streams), args.rule);
+  else
+    std::fill(dlogits + std::min(count, 2 * streams), dlogits + count, 0.0f);
+  float drstd = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t kind = kind_of_product(i, streams);
+    const float dp = dlogits[i] * float(args.scale.data<T>()[kind]);
+    dscales[kind] += dlogits[i] * products[i] * rstd;
     args.dproducts.data<float>()[t * count + i] = dp * rstd;
     drstd += dp * products[i];
   }
@@ -98,14 +145,18 @@ void read_token_backward(const ReadStreamsBackwardArgs& args, int64_t t) {
 template <class T>
 void write_token(const WriteStreamsArgs& args, int64_t t) {
   const F32Tag d;
-  const int64_t cols = args.branch.cols(), all = args.y.cols();
+  const int64_t cols = args.branch.cols(), all = args.y.cols(), streams = all / cols;
   const T* const branch = args.branch.data<T>() + t * cols;
-  for (int64_t n = 0; n < all / cols; ++n) {
-    const auto gate = hn::Set(d, args.gates ? args.gates.data<float>()[t * (all / cols) + n] : 1.0f);
-    const T* const x = args.x ? args.x.data<T>() + t * all + n * cols : nullptr;
+  const float* const mix = args.mix ? args.mix.data<float>() + t * streams * streams : nullptr;
+  for (int64_t n = 0; n < streams; ++n) {
+    const auto gate = hn::Set(d, args.gates ? args.gates.data<float>()[t * streams + n] : 1.0f);
+    const T* const x = args.x ? args.x.data<T>() + t * all : nullptr;
     T* const y = args.y.data<T>() + t * all + n * cols;
     for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
-      store(hn::MulAdd(gate, load(d, branch + c, part), x ? load(d, x + c, part) : hn::Zero(d)), d, y + c, part);
+      auto sum = x && !mix ? load(d, x + n * cols + c, part) : hn::Zero(d);
+      for (int64_t m = 0; mix && m < streams; ++m)
+        sum = hn::MulAdd(hn::Set(d, mix[m * streams + n]), load(d, x + m * cols + c, part), sum);
+      store(hn::MulAdd(gate, load(d, branch + c, part), sum), d, y + c, part);
     });
   }
 }
@@ -125,6 +176,20 @@ void write_token_backward(const WriteStreamsBackwardArgs& args, int64_t t) {
   });
   for (int64_t n = 0; gates && n < streams; ++n)
     args.dgates.data<float>()[t * streams + n] = dot(dy + n * cols, args.branch.data<T>() + t * cols, cols);
+  if (!args.mix) return;
+  const float* const mix = args.mix.data<float>() + t * streams * streams;
+  float* const dmix = args.dmix.data<float>() + t * streams * streams;
+  for (int64_t m = 0; m < streams; ++m) {
+    const T* const x = args.x.data<T>() + t * all + m * cols;
+    T* const dx = args.dx.data<T>() + t * all + m * cols;
+    for (int64_t n = 0; n < streams; ++n) dmix[m * streams + n] = dot(x, dy + n * cols, cols);
+    for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
+      auto sum = hn::Zero(d);
+      for (int64_t n = 0; n < streams; ++n)
+        sum = hn::MulAdd(hn::Set(d, mix[m * streams + n]), load(d, dy + n * cols + c, part), sum);
+      store(sum, d, dx + c, part);
+    });
+  }
 }
 
 template <class Args, class Token>

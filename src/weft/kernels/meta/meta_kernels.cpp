@@ -285,26 +285,28 @@ void norm_backward(Stream& stream, const NormBackwardArgs& args) {
 
 void read_streams(Stream& stream, const ReadStreamsArgs& args) {
   shapes::check_read_streams(args);
-  count(stream, 4 * elements(args.x) + kActivationFlops * elements(args.products), args.y, args.gates, args.rstd,
-        args.x, args.products, args.base, args.scale);
+  count(stream, 4 * elements(args.x) + kActivationFlops * elements(args.products), args.y, args.gates, args.mix,
+        args.rstd, args.x, args.products, args.base, args.scale);
 }
 
 void read_streams_backward(Stream& stream, const ReadStreamsBackwardArgs& args) {
   shapes::check_read_streams_backward(args);
   count(stream, 6 * elements(args.x) + 2 * kActivationFlops * elements(args.products), args.dx, args.dproducts,
-        args.dlogits, args.dscales, args.dy, args.dsum, args.dgates, args.x, args.products, args.rstd, args.base,
-        args.scale);
+        args.dlogits, args.dscales, args.dy, args.dsum, args.dgates, args.dmix, args.x, args.products, args.rstd,
+        args.base, args.scale);
 }
 
 void write_streams(Stream& stream, const WriteStreamsArgs& args) {
   shapes::check_write_streams(args);
-  count(stream, args.gates ? 2 * elements(args.y) : 0, args.y, args.x, args.branch, args.gates);
+  const double of_x = args.mix ? 2 * elements(args.mix) * double(args.branch.cols()) : 0;
+  count(stream, of_x + (args.gates ? 2 * elements(args.y) : 0), args.y, args.x, args.branch, args.gates, args.mix);
 }
 
 void write_streams_backward(Stream& stream, const WriteStreamsBackwardArgs& args) {
   shapes::check_write_streams_backward(args);
-  count(stream, (args.gates ? 4 : 1) * elements(args.dy), args.dbranch, args.dgates, args.dy, args.branch,
-        args.gates);
+  const double of_x = args.mix ? 4 * elements(args.mix) * double(args.dbranch.cols()) : 0;
+  count(stream, of_x + (args.gates ? 4 : 1) * elements(args.dy), args.dx, args.dbranch, args.dgates, args.dmix,
+        args.dy, args.branch, args.gates, args.x, args.mix);
 }
 
 void activation(Stream& stream, const Tensor& y, const Tensor& x, Activation) {

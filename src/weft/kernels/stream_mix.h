@@ -1,0 +1,86 @@
+// The weights by which a token's residual streams are mixed with each other: a matrix whose rows and columns each sum
+// to one, so that mixing neither grows nor loses anything. Rows of exponentials that sum to one, plus eps, are
+// divided by the sums of columns and rows in turn, plus eps, of columns first and last. Sources: Sinkhorn and Knopp,
+// "Concerning nonnegative matrices and doubly stochastic matrices", 1967; Xie et al., "mHC: Manifold-Constrained
+// Hyper-Connections", 2025.
+#pragma once
+#include "weft/kernels/streams_args.h"
+
+namespace weft {
+
+// How often the matrix is divided.
+constexpr int num_divisions(int steps) { return 2 * steps - 1; }
+
+// Lines are columns or rows. keep(i, divisor): told what the i-th was divided by.
+template <bool kOfColumns, int N, class T, class Keep>
+constexpr void divide_lines(T (&mix)[N][N], T eps, Keep&& keep) {
+  T factors[N] = {};
+  for (int m = 0; m < N; ++m)
+    for (int n = 0; n < N; ++n) factors[kOfColumns ? n : m] += mix[m][n];
+  for (int i = 0; i < N; ++i) {
+    const T divisor = factors[i] > 0 ? factors[i] + eps : T(1);
+    keep(i, divisor);
+    factors[i] = 1 / divisor;
+  }
+  for (int m = 0; m < N; ++m)
+    for (int n = 0; n < N; ++n) mix[m][n] *= factors[kOfColumns ? n : m];
+}
+
+// Undoes that in the matrix, and takes the gradient of what it became to that of what it was.
+template <bool kOfColumns, int N, class T, class Kept>
+constexpr void divide_lines_backward(T (&gradient)[N][N], T (&mix)[N][N], Kept&& kept) {
+  T along[N] = {}, divisors[N] = {};
+  for (int i = 0; i < N; ++i) divisors[i] = kept(i);
+  for (int m = 0; m < N; ++m)
+    for (int n = 0; n < N; ++n) along[kOfColumns ? n : m] += gradient[m][n] * mix[m][n];
+  for (int m = 0; m < N; ++m)
+    for (int n = 0; n < N; ++n) {
+      const int line = kOfColumns ? n : m;
+      gradient[m][n] = (gradient[m][n] - along[line]) / divisors[line];
+      mix[m][n] *= divisors[line];
+    }
+}
+
+// The matrix of `streams` streams in one of N, the rest of which is 0. logit(m, n): of which it is made; exp: of T;
+// keep(k, i, divisor): told what line i was divided by in the k-th division, a column where k is even.
+template <int N, class T, class Logit, class Exp, class Keep>
+constexpr void make_mix(T (&mix)[N][N], int streams, int steps, T eps, Logit&& logit, Exp&& exp, Keep&& keep) {
+  for (int m = 0; m < N; ++m) {
+    T most = 0, sum = 0;
+    for (int n = 0; n < N; ++n) {
+      const bool is_one = m < streams && n < streams;
+      mix[m][n] = is_one ? logit(m, n) : T(0);
+      if (n == 0 || (is_one && mix[m][n] > most)) most = mix[m][n];
+    }
+    for (int n = 0; n < N; ++n) sum += mix[m][n] = m < streams && n < streams ? exp(mix[m][n] - most) : T(0);
+    for (int n = 0; n < N; ++n)
+      if (m < streams && n < streams) mix[m][n] = mix[m][n] / sum + eps;
+  }
+  const auto divide = [&]<bool kOfColumns>(int k) {
+    divide_lines<kOfColumns>(mix, eps, [&](int i, T divisor) { keep(k, i, divisor); });
+  };
+  divide.template operator()<true>(0);
+  for (int k = 1; k < num_divisions(steps); k += 2)
+    divide.template operator()<false>(k), divide.template operator()<true>(k + 1);
+}
+
+// The gradient of logits, left in `gradient`, which is that of the matrix when it comes; the matrix ends as it was
+// before it was divided. kept(k, i): what make_mix() divided by.
+template <int N, class T, class Kept>
+constexpr void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int streams, int steps, T eps, Kept&& kept) {
+  const auto undo = [&]<bool kOfColumns>(int k) {
+    divide_lines_backward<kOfColumns>(gradient, mix, [&](int i) { return kept(k, i); });
+  };
+  for (int k = num_divisions(steps) - 1; k > 0; k -= 2)
+    undo.template operator()<true>(k), undo.template operator()<false>(k - 1);
+  undo.template operator()<true>(0);
+  for (int m = 0; m < N; ++m) {
+    T along = 0;
+    for (int n = 0; n < N; ++n)
+      if (m < streams && n < streams) along += gradient[m][n] * (mix[m][n] - eps);
+    for (int n = 0; n < N; ++n)
+      if (m < streams && n < streams) gradient[m][n] = (gradient[m][n] - along) * (mix[m][n] - eps);
+  }
+}
+
+}  // namespace weft
