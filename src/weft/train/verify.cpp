@@ -219,9 +219,9 @@ double tolerance_of(const Recipe& recipe) {
   // the worst of 168 runs of small models, whose rows see 4 to 32 keys of 64: 0.94 / 12; in fp8 1.5 / 12 of 96.
   constexpr double kOtherKeys = 2, kOtherKeysFloat8 = 3;
   // A norm stands behind what the head reads of several streams, which are alike in the beginning: what the weights
-  // of its reading learn from the one is cancelled by the others. Twice the worst of 45 runs of small models: 0.061
-  // in bf16; in fp32 6.1e-6.
-  constexpr double kStreams = 0.12, kStreamsSingle = 1.5e-5;
+  // of its reading learn from the one is cancelled by the others. Twice the worst of 165 runs of small models: 0.080
+  // in bf16, of streams that are mixed; in fp32 6.1e-6 of 60.
+  constexpr double kStreams = 0.16, kStreamsSingle = 1.5e-5;
   const ModelConfig& m = recipe.model;
   const bool is_short = recipe.train.precision != Precision::fp32;
   const auto of_short = [&](double in_16_bits, double in_float8) {
