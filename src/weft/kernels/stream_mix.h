@@ -11,53 +11,61 @@ namespace weft {
 // How often the matrix is divided.
 constexpr int num_divisions(int steps) { return 2 * steps - 1; }
 
+// T is a number, or as many of different tokens.
+constexpr float larger(float a, float b) { return a > b ? a : b; }
+
 // Lines are columns or rows. keep(i, divisor): told what the i-th was divided by.
 template <bool kOfColumns, int N, class T, class Keep>
-constexpr void divide_lines(T (&mix)[N][N], T eps, Keep&& keep) {
-  T factors[N] = {};
-  for (int m = 0; m < N; ++m)
-    for (int n = 0; n < N; ++n) factors[kOfColumns ? n : m] += mix[m][n];
+constexpr void divide_lines(T (&mix)[N][N], int streams, float eps, Keep&& keep) {
+  T factors[N];
   for (int i = 0; i < N; ++i) {
-    const T divisor = factors[i] > 0 ? factors[i] + eps : T(1);
+    T sum = kOfColumns ? mix[0][i] : mix[i][0];
+    for (int j = 1; j < N; ++j) sum = sum + (kOfColumns ? mix[j][i] : mix[i][j]);
+    const T divisor = i < streams ? sum + T(eps) : T(1);
     keep(i, divisor);
-    factors[i] = 1 / divisor;
+    factors[i] = T(1) / divisor;
   }
   for (int m = 0; m < N; ++m)
-    for (int n = 0; n < N; ++n) mix[m][n] *= factors[kOfColumns ? n : m];
+    for (int n = 0; n < N; ++n) mix[m][n] = mix[m][n] * factors[kOfColumns ? n : m];
 }
 
 // Undoes that in the matrix, and takes the gradient of what it became to that of what it was.
 template <bool kOfColumns, int N, class T, class Kept>
 constexpr void divide_lines_backward(T (&gradient)[N][N], T (&mix)[N][N], Kept&& kept) {
-  T along[N] = {}, divisors[N] = {};
-  for (int i = 0; i < N; ++i) divisors[i] = kept(i);
-  for (int m = 0; m < N; ++m)
-    for (int n = 0; n < N; ++n) along[kOfColumns ? n : m] += gradient[m][n] * mix[m][n];
-  for (int m = 0; m < N; ++m)
-    for (int n = 0; n < N; ++n) {
-      const int line = kOfColumns ? n : m;
-      gradient[m][n] = (gradient[m][n] - along[line]) / divisors[line];
-      mix[m][n] *= divisors[line];
+  for (int i = 0; i < N; ++i) {
+    const T divisor = kept(i), factor = T(1) / divisor;
+    T along = T(0);
+    for (int j = 0; j < N; ++j) {
+      const int m = kOfColumns ? j : i, n = kOfColumns ? i : j;
+      along = along + gradient[m][n] * mix[m][n];
     }
+    for (int j = 0; j < N; ++j) {
+      const int m = kOfColumns ? j : i, n = kOfColumns ? i : j;
+      gradient[m][n] = (gradient[m][n] - along) * factor;
+      mix[m][n] = mix[m][n] * divisor;
+    }
+  }
 }
 
 // The matrix of `streams` streams in one of N, the rest of which is 0. logit(m, n): of which it is made; exp: of T;
 // keep(k, i, divisor): told what line i was divided by in the k-th division, a column where k is even.
 template <int N, class T, class Logit, class Exp, class Keep>
-constexpr void make_mix(T (&mix)[N][N], int streams, int steps, T eps, Logit&& logit, Exp&& exp, Keep&& keep) {
+constexpr void make_mix(T (&mix)[N][N], int streams, int steps, float eps, Logit&& logit, Exp&& exp, Keep&& keep) {
   for (int m = 0; m < N; ++m) {
-    T most = 0, sum = 0;
+    const bool is_row = m < streams;
+    for (int n = 0; n < N; ++n) mix[m][n] = is_row && n < streams ? logit(m, n) : T(0);
+    T most = mix[m][0], sum = T(0);
+    for (int n = 1; n < N; ++n)
+      if (n < streams) most = larger(most, mix[m][n]);
     for (int n = 0; n < N; ++n) {
-      const bool is_one = m < streams && n < streams;
-      mix[m][n] = is_one ? logit(m, n) : T(0);
-      if (n == 0 || (is_one && mix[m][n] > most)) most = mix[m][n];
+      if (is_row && n < streams) mix[m][n] = exp(mix[m][n] - most);
+      sum = sum + mix[m][n];
     }
-    for (int n = 0; n < N; ++n) sum += mix[m][n] = m < streams && n < streams ? exp(mix[m][n] - most) : T(0);
     for (int n = 0; n < N; ++n)
-      if (m < streams && n < streams) mix[m][n] = mix[m][n] / sum + eps;
+      if (is_row && n < streams) mix[m][n] = mix[m][n] / sum + T(eps);
   }
   const auto divide = [&]<bool kOfColumns>(int k) {
-    divide_lines<kOfColumns>(mix, eps, [&](int i, T divisor) { keep(k, i, divisor); });
+    divide_lines<kOfColumns>(mix, streams, eps, [&](int i, T divisor) { keep(k, i, divisor); });
   };
   divide.template operator()<true>(0);
   for (int k = 1; k < num_divisions(steps); k += 2)
@@ -67,7 +75,8 @@ constexpr void make_mix(T (&mix)[N][N], int streams, int steps, T eps, Logit&& l
 // The gradient of logits, left in `gradient`, which is that of the matrix when it comes; the matrix ends as it was
 // before it was divided. kept(k, i): what make_mix() divided by.
 template <int N, class T, class Kept>
-constexpr void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int streams, int steps, T eps, Kept&& kept) {
+constexpr void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int streams, int steps, float eps,
+                                 Kept&& kept) {
   const auto undo = [&]<bool kOfColumns>(int k) {
     divide_lines_backward<kOfColumns>(gradient, mix, [&](int i) { return kept(k, i); });
   };
@@ -75,11 +84,11 @@ constexpr void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int stream
     undo.template operator()<true>(k), undo.template operator()<false>(k - 1);
   undo.template operator()<true>(0);
   for (int m = 0; m < N; ++m) {
-    T along = 0;
+    T along = T(0);
     for (int n = 0; n < N; ++n)
-      if (m < streams && n < streams) along += gradient[m][n] * (mix[m][n] - eps);
+      if (m < streams && n < streams) along = along + gradient[m][n] * (mix[m][n] - T(eps));
     for (int n = 0; n < N; ++n)
-      if (m < streams && n < streams) gradient[m][n] = (gradient[m][n] - along) * (mix[m][n] - eps);
+      if (m < streams && n < streams) gradient[m][n] = (gradient[m][n] - along) * (mix[m][n] - T(eps));
   }
 }
 

@@ -12,52 +12,35 @@
 #include "weft/kernels/cpu/cpu.h"
 #include "weft/kernels/cpu/simd_chunks.h"
 #include "weft/kernels/cpu/simd_loop-inl.h"
+#include "weft/kernels/cpu/stream_mixes.h"
 #include "weft/kernels/shape_checks.h"
-#include "weft/kernels/stream_mix.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace weft::cpu::HWY_NAMESPACE {
 
-// A number to each weight of a token: of reading, of writing, of mixing.
-using OfWeights = std::array<float, 2 * kMostStreams + kMostStreams * kMostStreams>;
+// A number to each weight of reading and writing.
+using OfWeights = std::array<float, 2 * kMostStreams>;
 
 inline float sigmoid_of(float x) { return 1 / (1 + std::exp(-x)); }
 
-// What weights are made of, of mixing as it is, and sigmoids of the others.
+template <class T>
+float logit_of(const float* products, float rstd, const T* base, const T* scale, int64_t i, int64_t streams) {
+  return products[i] * rstd * float(scale[kind_of_product(i, streams)]) + float(base[i]);
+}
+
 template <class T>
 OfWeights sigmoids(const float* products, float rstd, const T* base, const T* scale, int64_t count, int64_t streams) {
   OfWeights s{};
-  for (int64_t i = 0; i < count; ++i) {
-    const float logit = products[i] * rstd * float(scale[kind_of_product(i, streams)]) + float(base[i]);
-    s[size_t(i)] = i < 2 * streams ? sigmoid_of(logit) : logit;
-  }
+  for (int64_t i = 0; i < std::min(count, 2 * streams); ++i)
+    s[size_t(i)] = sigmoid_of(logit_of(products, rstd, base, scale, i, streams));
   return s;
 }
 
-// body(mix): the matrix of logits[streams, streams], in one of 4 or of 8; keep: see make_mix().
-template <class Keep, class Body>
-void with_mix(const float* logits, int streams, const StreamRule& rule, Keep&& keep, Body&& body) {
-  const auto with = [&]<int N>() {
-    float mix[N][N];
-    make_mix(
-        mix, streams, rule.mix_steps, rule.eps, [&](int m, int n) { return logits[m * streams + n]; },
-        [](float x) { return std::exp(x); }, keep);
-    body(mix);
-  };
-  streams <= 4 ? with.template operator()<4>() : with.template operator()<8>();
-}
-
-// dlogits[streams, streams] of dmix, which is like it.
-inline void mix_backward(float* dlogits, const float* dmix, const float* logits, int streams,
-                         const StreamRule& rule) {
-  float divisors[num_divisions(int(kMostMixSteps))][kMostStreams];
-  const auto keep = [&](int k, int i, float divisor) { divisors[k][i] = divisor; };
-  with_mix(logits, streams, rule, keep, [&]<int N>(float(&mix)[N][N]) {
-    float gradient[N][N] = {};
-    for (int i = 0; i < streams * streams; ++i) gradient[i / streams][i % streams] = dmix[i];
-    make_mix_backward(gradient, mix, streams, rule.mix_steps, rule.eps, [&](int k, int i) { return divisors[k][i]; });
-    for (int i = 0; i < streams * streams; ++i) dlogits[i] = gradient[i / streams][i % streams];
-  });
+// Of which a token's matrix is made.
+template <class T>
+void mix_logits(float* logits, const float* products, float rstd, const T* base, const T* scale, int64_t streams) {
+  for (int64_t i = 0; i < streams * streams; ++i)
+    logits[i] = logit_of(products, rstd, base, scale, 2 * streams + i, streams);
 }
 
 template <class T>
@@ -79,14 +62,9 @@ void read_token(const ReadStreamsArgs& args, int64_t t) {
                                args.scale.data<T>(), count, streams);
   for (int64_t n = 0; args.gates && n < streams; ++n)
     args.gates.data<float>()[t * streams + n] = args.rule.magnitude * s[size_t(streams + n)] + args.rule.gate_eps;
-  if (args.mix) {
-    float* const to = args.mix.data<float>() + t * streams * streams;
-    with_mix(
-        &s[size_t(2 * streams)], int(streams), args.rule, [](int, int, float) {},
-        [&](const auto& mix) {
-          for (int64_t i = 0; i < streams * streams; ++i) to[i] = mix[i / streams][i % streams];
-        });
-  }
+  if (args.mix)
+    mix_logits(args.mix.data<float>() + t * streams * streams, args.products.data<float>() + t * count, rstd,
+               args.base.data<T>(), args.scale.data<T>(), streams);
   for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
     auto sum = hn::Zero(d);
     for (int64_t n = 0; n < streams; ++n)
@@ -95,6 +73,7 @@ void read_token(const ReadStreamsArgs& args, int64_t t) {
   });
 }
 
+// The gradients of logits of mixing are known.
 template <class T>
 void read_token_backward(const ReadStreamsBackwardArgs& args, int64_t t) {
   const F32Tag d;
@@ -117,11 +96,6 @@ void read_token_backward(const ReadStreamsBackwardArgs& args, int64_t t) {
       dweight = args.rule.magnitude * args.dgates.data<float>()[t * streams + i - streams];
     dlogits[i] = dweight * s[size_t(i)] * (1 - s[size_t(i)]);
   }
-  if (args.dmix)
-    mix_backward(dlogits + 2 * streams, args.dmix.data<float>() + t * streams * streams, &s[size_t(2 * streams)],
-                 int(streams), args.rule);
-  else
-    std::fill(dlogits + std::min(count, 2 * streams), dlogits + count, 0.0f);
   float drstd = 0;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t kind = kind_of_product(i, streams);
@@ -142,54 +116,125 @@ void read_token_backward(const ReadStreamsBackwardArgs& args, int64_t t) {
   }
 }
 
+// The gradients of logits of mixing, of tokens from begin to end.
+template <class T>
+void mix_backward(const ReadStreamsBackwardArgs& args, int64_t begin, int64_t end) {
+  const int64_t count = args.products.cols(), streams = args.x.cols() / args.dy.cols(), mixes = streams * streams;
+  float *const dlogits = args.dlogits.data<float>() + 2 * streams,
+               *const logits = args.dproducts.data<float>() + 2 * streams;  // until their gradients take their place
+  for (int64_t t = begin; t < end; ++t) {
+    if (args.dmix)
+      std::copy_n(args.dmix.data<float>() + t * mixes, mixes, dlogits + t * count);
+    else
+      std::fill_n(dlogits + t * count, mixes, 0.0f);
+    mix_logits(logits + t * count, args.products.data<float>() + t * count, args.rstd.data<float>()[t],
+               args.base.data<T>(), args.scale.data<T>(), streams);
+  }
+  if (args.dmix)
+    make_mixes_backward(dlogits + begin * count, logits + begin * count, count, end - begin, int(streams), args.rule);
+}
+
+// What of a token is written to its streams, in places of N: those that are missing are the first with a weight of 0.
+template <int N, class T>
+struct Streams {
+  const T* of[N];
+
+  Streams(const T* all, int64_t cols, int64_t streams) {
+    for (int64_t n = 0; n < N; ++n) of[n] = all + (n < streams ? n : 0) * cols;
+  }
+};
+
+template <int N, class T>
+void write_mixed(const WriteStreamsArgs& args, int64_t t) {
+  const F32Tag d;
+  const int64_t cols = args.branch.cols(), all = args.y.cols(), streams = all / cols;
+  const Streams<N, T> x(args.x.data<T>() + t * all, cols, streams);
+  const T* const branch = args.branch.data<T>() + t * cols;
+  T* const y = args.y.data<T>() + t * all;
+  float gates[N] = {}, weights[N][N] = {};
+  for (int64_t n = 0; n < streams; ++n) gates[n] = args.gates ? args.gates.data<float>()[t * streams + n] : 1.0f;
+  for (int64_t i = 0; i < streams * streams; ++i)
+    weights[i % streams][i / streams] = args.mix.data<float>()[t * streams * streams + i];
+  for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
+    const auto given = load(d, branch + c, part);
+    hn::Vec<F32Tag> values[N];
+    for (int m = 0; m < N; ++m) values[m] = load(d, x.of[m] + c, part);
+    for (int64_t n = 0; n < streams; ++n) {
+      auto sum = hn::Mul(hn::Set(d, gates[n]), given);
+      for (int m = 0; m < N; ++m) sum = hn::MulAdd(hn::Set(d, weights[n][m]), values[m], sum);
+      store(sum, d, y + n * cols + c, part);
+    }
+  });
+}
+
+// drow = sum over n of weights[n] dy[n], and dweights[n] = row dy[n], of all N streams.
+template <int N, class T>
+void weigh_backward(T* drow, float* dweights, const Streams<N, T>& dy, const T* row, const float* of_streams,
+                    int64_t cols, int64_t streams) {
+  const F32Tag d;
+  float weights[N] = {};
+  std::copy_n(of_streams, streams, weights);
+  hn::Vec<F32Tag> dots[N];
+  for (auto& dot : dots) dot = hn::Zero(d);
+  for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
+    const auto value = load(d, row + c, part);
+    auto sum = hn::Zero(d);
+    for (int n = 0; n < N; ++n) {
+      const auto gradient = load(d, dy.of[n] + c, part);
+      sum = hn::MulAdd(hn::Set(d, weights[n]), gradient, sum);
+      dots[n] = hn::MulAdd(value, gradient, dots[n]);
+    }
+    store(sum, d, drow + c, part);
+  });
+  for (int n = 0; n < N; ++n)
+    if (n < streams) dweights[n] = sum_of_lanes(dots[n]);
+}
+
+// run<N>(): with places for so many streams.
+template <class Run>
+HWY_INLINE void with_places(int64_t streams, Run&& run) {
+  if (streams == 1) return run.template operator()<1>();
+  streams <= 4 ? run.template operator()<4>() : run.template operator()<8>();
+}
+
 template <class T>
 void write_token(const WriteStreamsArgs& args, int64_t t) {
   const F32Tag d;
   const int64_t cols = args.branch.cols(), all = args.y.cols(), streams = all / cols;
+  if (args.mix) return with_places(streams, [&]<int N>() { write_mixed<N, T>(args, t); });
   const T* const branch = args.branch.data<T>() + t * cols;
-  const float* const mix = args.mix ? args.mix.data<float>() + t * streams * streams : nullptr;
   for (int64_t n = 0; n < streams; ++n) {
     const auto gate = hn::Set(d, args.gates ? args.gates.data<float>()[t * streams + n] : 1.0f);
-    const T* const x = args.x ? args.x.data<T>() + t * all : nullptr;
+    const T* const x = args.x ? args.x.data<T>() + t * all + n * cols : nullptr;
     T* const y = args.y.data<T>() + t * all + n * cols;
     for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
-      auto sum = x && !mix ? load(d, x + n * cols + c, part) : hn::Zero(d);
-      for (int64_t m = 0; mix && m < streams; ++m)
-        sum = hn::MulAdd(hn::Set(d, mix[m * streams + n]), load(d, x + m * cols + c, part), sum);
-      store(hn::MulAdd(gate, load(d, branch + c, part), sum), d, y + c, part);
+      store(hn::MulAdd(gate, load(d, branch + c, part), x ? load(d, x + c, part) : hn::Zero(d)), d, y + c, part);
     });
   }
 }
 
 template <class T>
 void write_token_backward(const WriteStreamsBackwardArgs& args, int64_t t) {
-  const F32Tag d;
   const int64_t cols = args.dbranch.cols(), all = args.dy.cols(), streams = all / cols;
   const T* const dy = args.dy.data<T>() + t * all;
   T* const dbranch = args.dbranch.data<T>() + t * cols;
-  const float* const gates = args.gates ? args.gates.data<float>() + t * streams : nullptr;
+  if (args.gates)
+    return with_places(streams, [&]<int N>() {
+      const Streams<N, T> gradients(dy, cols, streams);
+      const auto weigh = [&](T* drow, const Tensor& dweights, const T* row, const Tensor& weights, int64_t at) {
+        weigh_backward(drow, dweights.data<float>() + at * streams, gradients, row,
+                       weights.data<float>() + at * streams, cols, streams);
+      };
+      weigh(dbranch, args.dgates, args.branch.data<T>() + t * cols, args.gates, t);
+      for (int64_t m = t * streams; args.mix && m < (t + 1) * streams; ++m)
+        weigh(args.dx.data<T>() + m * cols, args.dmix, args.x.data<T>() + m * cols, args.mix, m);
+    });
+  const F32Tag d;
   for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
     auto sum = hn::Zero(d);
-    for (int64_t n = 0; n < streams; ++n)
-      sum = hn::MulAdd(hn::Set(d, gates ? gates[n] : 1.0f), load(d, dy + n * cols + c, part), sum);
+    for (int64_t n = 0; n < streams; ++n) sum = hn::Add(sum, load(d, dy + n * cols + c, part));
     store(sum, d, dbranch + c, part);
   });
-  for (int64_t n = 0; gates && n < streams; ++n)
-    args.dgates.data<float>()[t * streams + n] = dot(dy + n * cols, args.branch.data<T>() + t * cols, cols);
-  if (!args.mix) return;
-  const float* const mix = args.mix.data<float>() + t * streams * streams;
-  float* const dmix = args.dmix.data<float>() + t * streams * streams;
-  for (int64_t m = 0; m < streams; ++m) {
-    const T* const x = args.x.data<T>() + t * all + m * cols;
-    T* const dx = args.dx.data<T>() + t * all + m * cols;
-    for (int64_t n = 0; n < streams; ++n) dmix[m * streams + n] = dot(x, dy + n * cols, cols);
-    for_each_vector(cols, [&](int64_t c, auto part) HWY_ATTR {
-      auto sum = hn::Zero(d);
-      for (int64_t n = 0; n < streams; ++n)
-        sum = hn::MulAdd(hn::Set(d, mix[m * streams + n]), load(d, dy + n * cols + c, part), sum);
-      store(sum, d, dx + c, part);
-    });
-  }
 }
 
 template <class Args, class Token>
@@ -202,11 +247,24 @@ void for_tokens(Stream& stream, std::string_view op, const Args& args, const Ten
   });
 }
 
+constexpr int64_t kTokensToMix = 2 * kMixesAtOnce;  // of a thread
+
 void read_streams(Stream& stream, const ReadStreamsArgs& args) {
   for_tokens(stream, "read_streams", args, args.x,
              [](auto element, const auto& a, int64_t t) { read_token<decltype(element)>(a, t); });
+  if (!args.mix) return;
+  const int64_t streams = args.x.cols() / args.y.cols();
+  stream.team().parallel_for(args.x.rows(), kTokensToMix, [&](int64_t begin, int64_t end, int) {
+    make_mixes(args.mix.data<float>() + begin * streams * streams, end - begin, int(streams), args.rule);
+  });
 }
 void read_streams_backward(Stream& stream, const ReadStreamsBackwardArgs& args) {
+  if (args.dscales.cols() == 3)
+    with_dtype("read_streams_backward", args.x, [&](auto element) {
+      stream.team().parallel_for(args.x.rows(), kTokensToMix, [&](int64_t begin, int64_t end, int) {
+        mix_backward<decltype(element)>(args, begin, end);
+      });
+    });
   for_tokens(stream, "read_streams_backward", args, args.x,
              [](auto element, const auto& a, int64_t t) { read_token_backward<decltype(element)>(a, t); });
 }
