@@ -69,6 +69,10 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
     }
     if (m.state_rule == StateKind::kimi_delta && c.lora_rank == 0)
       m.kv_heads = 3, m.kv_rank = 5, m.rotary_dim = 2, m.value_dim = 3;
+    if (std::string_view(c.family) == "minicpm3") {
+      m.kv_heads = 3, m.kv_rank = 5, m.query_rank = 4, m.rotary_dim = 2, m.value_dim = 3;
+      m.embedding_scale = 3, m.residual_scale = 0.6f, m.logit_scale = 0.5f;
+    }
     if (std::string_view(c.family) == "lfm3") m.layers = 4, m.window = 3;
     if (std::string_view(c.family) == "hyperclovax") m.residual_scale = 0.6f;
     if (std::string_view(c.family) == "granite_swa")
@@ -214,6 +218,7 @@ constexpr DecoderCase kDecoderCases[] = {
     {"lfm2_lora", "lfm2_moe", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"lfm3", "lfm3", false, true, true, 0, "swiglu", 0, WeightGrads::now},
     {"lfm3_lora_dropout_recompute_later", "lfm3", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later, 2},
+    {"minicpm3_tied_recompute_later", "minicpm3", false, false, true, 0, "swiglu", 1, WeightGrads::later},
     {"nemotron_h", "nemotron_h", false, false, false, 0, "relu2", 0, WeightGrads::now},
     {"nemotron_h_dropout_recompute_later", "nemotron_h", false, false, false, 0.2f, "relu2", 1, WeightGrads::later},
     {"nemotron_h_lora", "nemotron_h", false, false, false, 0, "relu2", 2, WeightGrads::later, 2, 4},

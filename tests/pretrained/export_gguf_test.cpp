@@ -165,6 +165,8 @@ constexpr Architecture kArchitectures[] = {
     {"starcoder2", "starcoder2"},
     {"vaultgemma", ""},
     {"youtu", "deepseek2"},
+    {"minicpm3", ""},
+    {"minicpm3_direct", ""},
 };
 std::string architecture_of(const std::string& model) {
   for (const Architecture& a : kArchitectures)

@@ -130,7 +130,7 @@ TEST_P(FamilyOfRecipeTest, IsWritten) {
   c.layers = 8, c.hidden = 64, c.heads = 4, c.ffn = 96, c.vocab = 258, c.context = 64;
   for (const char* of_experts : {"gpt_oss", "olmoe", "minimax_m2", "kolibri1"})
     if (c.family == of_experts) c.experts = 4, c.experts_per_token = 2;
-  if (c.kv_rank > 0 || c.family == "kimi_linear" || c.family == "hy_v4")
+  if (c.kv_rank > 0 || c.family == "kimi_linear" || c.family == "hy_v4" || c.family == "minicpm3")
     c.kv_rank = 32, c.query_rank = 0, c.rotary_dim = 8, c.head_dim = 24, c.value_dim = 16;
   if (c.family == "hy_v4") c.query_rank = 16, c.index_heads = 2;
   complete(c);

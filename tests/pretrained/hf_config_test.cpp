@@ -78,6 +78,24 @@ TEST(HfConfigTest, RoutersOfAxk1MayHaveNoBiases) {
   EXPECT_TRUE(biased.router_bias && !parse_hf_config(json.dump(), "x").model.router_bias);
 }
 
+TEST(HfConfigTest, FactorsOfMiniCpm3MayBeNull) {
+  nlohmann::json json = sample("minicpm3");
+  const ModelConfig told = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(told.residual_scale, float(1.4 / std::sqrt(3.0)));
+  EXPECT_EQ(told.logit_scale, 10.0f / 16);
+  EXPECT_EQ(told.value_dim, 4);
+  for (const char* key : {"scale_depth", "dim_model_base"}) json[key] = nullptr;
+  const ModelConfig plain = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(plain.residual_scale, 1);
+  EXPECT_EQ(plain.logit_scale, 1);
+  for (const char* key : {"scale_depth", "dim_model_base", "scale_emb"}) json.erase(key);
+  json["hidden_size"] = 512;
+  const ModelConfig absent = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(absent.residual_scale, told.residual_scale);
+  EXPECT_EQ(absent.logit_scale, 0.5f);
+  EXPECT_EQ(absent.embedding_scale, 12);
+}
+
 // The library's own names, and those of the first files.
 TEST(HfConfigTest, KeysOfSarvamHaveTwoNames) {
   for (const char* name : {"sarvam_moe", "sarvam_mla"}) {
@@ -276,6 +294,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"biases_of_convolutions", "lfm3", Json{{"conv_bias", true}}, {"conv_bias"}},
         Mistake{"angles_of_no_kind", "lfm3", Json{{"rope_parameters", {{"rope_theta", 1e4}}}}, {"rope_parameters"}},
         Mistake{"queries_without_latents", "axk1", Json{{"q_lora_rank", 0}}, {"q_lora_rank"}},
+        Mistake{"sums_times_nothing", "minicpm3", Json{{"scale_depth", 0}}, {"scale_depth", "above 0"}},
+        Mistake{"logits_over_nothing", "minicpm3", Json{{"dim_model_base", 0}}, {"dim_model_base", "above 0"}},
         Mistake{"a_shared_expert_of_another_width",
                 "kolibri1",
                 Json{{"shared_expert_intermediate_size", 15}},

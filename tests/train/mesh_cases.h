@@ -139,6 +139,12 @@ inline Recipe recipe_of(const MeshCase& c) {
     if (m.family == "kolibri1") m.global_every = m.unrotated_every = 2;
     complete(m);
   }
+  if (r.model.family == "minicpm3") {
+    ModelConfig& m = r.model;
+    m.kv_heads = m.heads, m.head_dim = 12, m.kv_rank = 20, m.query_rank = 16, m.rotary_dim = 4, m.value_dim = 10;
+    m.embedding_scale = 3, m.residual_scale = 0.4f, m.logit_scale = 0.5f;
+    complete(m);
+  }
   if (r.model.family == "hyperclovax") r.model.residual_scale = 0.4f;
   if (r.model.family == "mimo_v2_flash") {
     ModelConfig& m = r.model;

@@ -4,7 +4,7 @@
 // 2025; GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et
 // al., "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT",
 // 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025; SK Telecom, "A.X K1", 2026; Aleph Alpha,
-// "Kolibri", 2026.
+// "Kolibri", 2026; OpenBMB, "MiniCPM3-4B", 2024.
 #include "weft/models/variants.h"
 
 #include <utility>
@@ -274,6 +274,13 @@ ModelConfig youtu() {
   return c;
 }
 
+// DeepSeek-V2's latent attention in a dense model, whose files tell a factor at each end and at each sum.
+ModelConfig minicpm3() {
+  ModelConfig c = named("minicpm3");
+  c.tie_embeddings = true;
+  return c;
+}
+
 ModelConfig sarvam_moe() {
   ModelConfig c = dots1();
   c.family = "sarvam_moe", c.rope_theta = 8e6;
@@ -377,6 +384,7 @@ const std::vector<Family>& variant_families() {
                                         glm4_moe_lite(),
                                         hy_v3(),
                                         youtu(),
+                                        minicpm3(),
                                         sarvam_moe(),
                                         named("sarvam_mla", deepseek_v3()),
                                         minimax_m2(),

@@ -104,7 +104,8 @@ const std::vector<HfFamily>& hf_families() {
           hf_gpt_oss_families(),    hf_llama4_families(),    hf_granite_families(),  hf_hunyuan_families(),
           hf_kimi_families(),       hf_lfm2_families(),      hf_minimax_families(),  hf_nemotron_families(),
           hf_nemotron_h_families(), hf_opt_families(),       hf_seed_oss_families(), hf_smollm_families(),
-          hf_stablelm_families(),   hf_starcoder_families(), hf_helium_families(),   hf_kolibri_families()})
+          hf_stablelm_families(),   hf_starcoder_families(), hf_helium_families(),   hf_kolibri_families(),
+          hf_minicpm_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();

@@ -274,14 +274,14 @@ const std::vector<NameRow>& mistral4_names(const ModelConfig& c) {
 
 std::span<const NameRow> deepseek_mtp_names() { return hf_deepseek::kMtp; }
 
-void latent_attention_fields(HfFields& f, ModelConfig& c, int64_t absent_query_rank) {
+void latent_attention_fields(HfFields& f, ModelConfig& c, int64_t absent_query_rank, int64_t absent_value_dim) {
   hf_deepseek::query_rank_field(f, c, absent_query_rank);
   int64_t rest = c.head_dim - c.rotary_dim;
   f.size("kv_lora_rank", c.kv_rank);
   if (c.kv_rank == 0) f.refuse("kv_lora_rank", "models of this kind have latent attention");
   f.size("qk_nope_head_dim", rest);
   f.size("qk_rope_head_dim", c.rotary_dim);
-  f.size("v_head_dim", c.value_dim);
+  absent_value_dim > 0 ? f.size("v_head_dim", c.value_dim, absent_value_dim) : f.size("v_head_dim", c.value_dim);
   c.head_dim = rest + c.rotary_dim;
   f.flag("attention_bias", c.qkv_bias, false);
   c.output_bias = c.qkv_bias;

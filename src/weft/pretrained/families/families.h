@@ -28,6 +28,7 @@ std::vector<HfFamily> hf_hunyuan_families();
 std::vector<HfFamily> hf_kimi_families();
 std::vector<HfFamily> hf_kolibri_families();
 std::vector<HfFamily> hf_lfm2_families();
+std::vector<HfFamily> hf_minicpm_families();
 std::vector<HfFamily> hf_minimax_families();
 std::vector<HfFamily> hf_nemotron_families();
 std::vector<HfFamily> hf_nemotron_h_families();
@@ -109,7 +110,9 @@ void balance_loss_field(HfFields& fields, ModelConfig& config, double absent = 0
 // Shared experts as one, as wide as `key` says they are together, of experts of moe_intermediate_size.
 void shared_width_field(HfFields& fields, ModelConfig& config, const char* key, int64_t otherwise);
 // What DeepSeek-V2 calls latent attention, and who follows it: its shape, but for how it turns, and its tensors.
-void latent_attention_fields(HfFields& fields, ModelConfig& config, int64_t absent_query_rank);
+// absent: what a file without the key means; 0 of values: it must be there.
+void latent_attention_fields(HfFields& fields, ModelConfig& config, int64_t absent_query_rank,
+                             int64_t absent_value_dim = 0);
 const std::vector<NameRow>& latent_attention_names(const ModelConfig& config);
 // What DeepSeek-V3 calls experts, and who follows it. What a file without a key means:
 struct AbsentExperts {
