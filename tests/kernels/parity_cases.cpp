@@ -467,6 +467,25 @@ void add_streams_cases(std::vector<ParityCase>& cases) {
   add("write_streams_mix", run_mix_streams);
 }
 
+// Rows that a warp has, and those of a block.
+const Shape kXieluShapes[] = {{0, 3}, {3, 1}, {5, 64}, {2, 515}, {3, 1032}, {40, 4100}};
+
+void add_xielu_cases(std::vector<ParityCase>& cases) {
+  cases.push_back({"xielu", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const Shape& shape : kXieluShapes)
+                       k.xielu(stream, o.out("y", shape), o.x("x", shape), o.x("positive", {1}),
+                               o.x("negative", {1}));
+                   }});
+  cases.push_back({"xielu_backward", [](const Kernels& k, Stream& stream, Operands& o) {
+                     for (const Shape& shape : kXieluShapes)
+                       for (const bool learns : {false, true})
+                         k.xielu_backward(stream, o.out("dx", shape),
+                                          learns ? o.out_f32("dpositive", {shape[0]}) : Tensor(),
+                                          learns ? o.out_f32("dnegative", {shape[0]}) : Tensor(), o.x("dy", shape),
+                                          o.x("x", shape), o.x("positive", {1}), o.x("negative", {1}));
+                   }});
+}
+
 void add_activation_cases(std::vector<ParityCase>& cases) {
   for (const Activation f : kActivations) {
     const auto add = [&](std::string_view name, auto run) {
@@ -620,6 +639,7 @@ std::vector<ParityCase> make_cases() {
   add_recurrence_cases(cases);
   add_norm_cases(cases);
   add_streams_cases(cases);
+  add_xielu_cases(cases);
   add_activation_cases(cases);
   add_dropout_cases(cases);
   add_token_cases(cases);

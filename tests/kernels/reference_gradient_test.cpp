@@ -207,6 +207,24 @@ TEST_P(ActivationGradientTest, EqualsDifferences) {
   });
 }
 
+TEST(XieluGradientTest, EqualsDifferences) {
+  Workbench w;
+  const Tensor x = w.random(kType, {4, 9}, "x"), dy = w.random(kType, {4, 9}, "dy");
+  const Tensor positive = w.random(kType, {1}, "positive"), negative = w.random(kType, {1}, "negative");
+  const Tensor y = w.empty(kType, {4, 9}), dx = w.empty(kType, {4, 9});
+  const Tensor of_rows[] = {w.empty(kType, {4, 1}), w.empty(kType, {4, 1})};
+  const Tensor dalphas[] = {w.empty(kType, {1}), w.empty(kType, {1})};
+  reference_kernels().xielu_backward(w.stream, dx, of_rows[0], of_rows[1], dy, x, positive, negative);
+  for (int i : {0, 1}) reference_kernels().sum_rows(w.stream, dalphas[i], of_rows[i], false);
+  const auto forward = [&] {
+    reference_kernels().xielu(w.stream, y, x, positive, negative);
+    return dot(y, dy);
+  };
+  expect_gradient("dx", x, dx, forward);
+  expect_gradient("dpositive", positive, dalphas[0], forward);
+  expect_gradient("dnegative", negative, dalphas[1], forward);
+}
+
 TEST(SoftcapGradientTest, EqualsDifferences) {
   Workbench w;
   const Tensor x = w.random(kType, {4, 9}, "x"), dy = w.random(kType, {4, 9}, "dy");

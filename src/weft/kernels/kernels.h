@@ -399,6 +399,13 @@ struct Kernels {
   void (*gated_activation)(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);
   void (*gated_activation_backward)(Stream&, const Tensor& dgate, const Tensor& dup, const Tensor& dy,
                                     const Tensor& gate, const Tensor& up, Activation);
+  // y = alpha_p x^2 + x / 2 where x is above 0, else alpha_n (exp(x) - 1 - x) + x / 2, with alpha_p =
+  // softplus(positive) and alpha_n = 1 / 2 + softplus(negative) of numbers [1] in the dtype of x. Source: Huang and
+  // Schlag, "Deriving Activation Functions Using Integration", 2024.
+  void (*xielu)(Stream&, const Tensor& y, const Tensor& x, const Tensor& positive, const Tensor& negative);
+  // dpositive and dnegative, [T] f32, optional together: what each row of x [T, C] adds to the gradients of the two.
+  void (*xielu_backward)(Stream&, const Tensor& dx, const Tensor& dpositive, const Tensor& dnegative,
+                         const Tensor& dy, const Tensor& x, const Tensor& positive, const Tensor& negative);
   void (*softcap)(Stream&, const Tensor& y, const Tensor& x, float cap);  // y = cap tanh(x / cap); y may be x
   // dx = dy (1 - (y / cap)^2); dx may be dy
   void (*softcap_backward)(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap);

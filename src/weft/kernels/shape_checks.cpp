@@ -127,6 +127,26 @@ void check_norm_backward(const NormBackwardArgs& args) {
   if (args.kind == NormKind::layer) op.statistic("mean", args.mean, args.x.rows(), args.x);
 }
 
+void check_xielu(const Tensor& y, const Tensor& x, const Tensor& positive, const Tensor& negative) {
+  const Op op{"xielu"};
+  op.present("x", x);
+  op.like("y", y, x);
+  op.count("positive", positive, 1);
+  op.dtype("positive", positive, x.dtype());
+  op.like("negative", negative, positive);
+}
+
+void check_xielu_backward(const Tensor& dx, const Tensor& dpositive, const Tensor& dnegative, const Tensor& dy,
+                          const Tensor& x, const Tensor& positive, const Tensor& negative) {
+  const Op op{"xielu_backward"};
+  check_xielu(dx, x, positive, negative);
+  op.like("dy", dy, x);
+  op.that(bool(dpositive) == bool(dnegative), "dpositive and dnegative are given together");
+  if (!dpositive) return;
+  op.statistic("dpositive", dpositive, x.rows(), x);
+  op.statistic("dnegative", dnegative, x.rows(), x);
+}
+
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey& key) {
   check_alike("dropout", {{"x", x}, {"y", y}});
   Op{"dropout"}.probability(key.p);

@@ -34,6 +34,9 @@ void check_read_streams(const ReadStreamsArgs&);
 void check_read_streams_backward(const ReadStreamsBackwardArgs&);
 void check_write_streams(const WriteStreamsArgs&);
 void check_write_streams_backward(const WriteStreamsBackwardArgs&);
+void check_xielu(const Tensor& y, const Tensor& x, const Tensor& positive, const Tensor& negative);
+void check_xielu_backward(const Tensor& dx, const Tensor& dpositive, const Tensor& dnegative, const Tensor& dy,
+                          const Tensor& x, const Tensor& positive, const Tensor& negative);
 void check_dropout(const Tensor& y, const Tensor& x, const DropoutKey&);
 void check_embedding(const Tensor& y, const Tensor& table, const TableRows& ids, const Tensor& position_table,
                      const int32_t* positions);

@@ -210,6 +210,8 @@ Kernels recorded_kernels(const Kernels& base) {
   record<&Kernels::activation_backward, "activation_backward">(k);
   record<&Kernels::gated_activation, "gated_activation">(k);
   record<&Kernels::gated_activation_backward, "gated_activation_backward">(k);
+  record<&Kernels::xielu, "xielu">(k);
+  record<&Kernels::xielu_backward, "xielu_backward">(k);
   record<&Kernels::softcap, "softcap">(k);
   record<&Kernels::softcap_backward, "softcap_backward">(k);
   record<&Kernels::dropout, "dropout">(k);

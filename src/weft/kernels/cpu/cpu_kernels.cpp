@@ -42,6 +42,8 @@ const Kernels& cpu_kernels() {
       .activation_backward = cpu::activation_backward,
       .gated_activation = cpu::gated_activation,
       .gated_activation_backward = cpu::gated_activation_backward,
+      .xielu = cpu::xielu,
+      .xielu_backward = cpu::xielu_backward,
       .softcap = cpu::softcap,
       .softcap_backward = cpu::softcap_backward,
       .dropout = cpu::dropout,

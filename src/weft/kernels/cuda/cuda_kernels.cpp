@@ -41,6 +41,8 @@ const Kernels& cuda_kernels() {
       .activation_backward = cuda::activation_backward,
       .gated_activation = cuda::gated_activation,
       .gated_activation_backward = cuda::gated_activation_backward,
+      .xielu = cuda::xielu,
+      .xielu_backward = cuda::xielu_backward,
       .softcap = cuda::softcap,
       .softcap_backward = cuda::softcap_backward,
       .dropout = cuda::dropout,

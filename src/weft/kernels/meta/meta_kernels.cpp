@@ -331,6 +331,19 @@ void gated_activation_backward(Stream& stream, const Tensor& dgate, const Tensor
   count(stream, elements(dy) * (kActivationFlops + kActivationSlopeFlops + 3), dgate, dup, dy, gate, up);
 }
 
+void xielu(Stream& stream, const Tensor& y, const Tensor& x, const Tensor& positive, const Tensor& negative) {
+  shapes::check_xielu(y, x, positive, negative);
+  count(stream, elements(x) * kActivationFlops, y, x, positive, negative);
+}
+
+void xielu_backward(Stream& stream, const Tensor& dx, const Tensor& dpositive, const Tensor& dnegative,
+                    const Tensor& dy, const Tensor& x, const Tensor& positive, const Tensor& negative) {
+  shapes::check_xielu_backward(dx, dpositive, dnegative, dy, x, positive, negative);
+  const double sums = dpositive ? 2 * elements(x) : 0;
+  count(stream, elements(x) * (kActivationSlopeFlops + 1) + sums, dx, dpositive, dnegative, dy, x, positive,
+        negative);
+}
+
 void softcap(Stream& stream, const Tensor& y, const Tensor& x, float) {
   shapes::check_alike("softcap", {{"x", x}, {"y", y}});
   count(stream, elements(y) * kCapFlops, y, x);
@@ -595,6 +608,8 @@ const Kernels& meta_kernels() {
       .activation_backward = activation_backward,
       .gated_activation = gated_activation,
       .gated_activation_backward = gated_activation_backward,
+      .xielu = xielu,
+      .xielu_backward = xielu_backward,
       .softcap = softcap,
       .softcap_backward = softcap_backward,
       .dropout = dropout,

@@ -71,6 +71,9 @@ void activation_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tens
 void gated_activation(Stream&, const Tensor& y, const Tensor& gate, const Tensor& up, Activation);
 void gated_activation_backward(Stream&, const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate,
                                const Tensor& up, Activation);
+void xielu(Stream&, const Tensor& y, const Tensor& x, const Tensor& positive, const Tensor& negative);
+void xielu_backward(Stream&, const Tensor& dx, const Tensor& dpositive, const Tensor& dnegative, const Tensor& dy,
+                    const Tensor& x, const Tensor& positive, const Tensor& negative);
 void softcap(Stream&, const Tensor& y, const Tensor& x, float cap);
 void softcap_backward(Stream&, const Tensor& dx, const Tensor& dy, const Tensor& y, float cap);
 

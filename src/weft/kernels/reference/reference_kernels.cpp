@@ -43,6 +43,8 @@ const Kernels& reference_kernels() {
       .activation_backward = reference::activation_backward,
       .gated_activation = reference::gated_activation,
       .gated_activation_backward = reference::gated_activation_backward,
+      .xielu = reference::xielu,
+      .xielu_backward = reference::xielu_backward,
       .softcap = reference::softcap,
       .softcap_backward = reference::softcap_backward,
       .dropout = reference::dropout,
