@@ -218,6 +218,8 @@ constexpr DecoderCase kDecoderCases[] = {
     {"lfm2_lora", "lfm2_moe", false, false, true, 0, "swiglu", 0, WeightGrads::later, 2, 4},
     {"lfm3", "lfm3", false, true, true, 0, "swiglu", 0, WeightGrads::now},
     {"lfm3_lora_dropout_recompute_later", "lfm3", false, false, true, 0.2f, "swiglu", 1, WeightGrads::later, 2},
+    {"apertus", "apertus", false, false, true, 0, "xielu", 0, WeightGrads::now},
+    {"apertus_lora_dropout_recompute_later", "apertus", true, false, true, 0.2f, "xielu", 1, WeightGrads::later, 3},
     {"minicpm3_tied_recompute_later", "minicpm3", false, false, true, 0, "swiglu", 1, WeightGrads::later},
     {"nemotron_h", "nemotron_h", false, false, false, 0, "relu2", 0, WeightGrads::now},
     {"nemotron_h_dropout_recompute_later", "nemotron_h", false, false, false, 0.2f, "relu2", 1, WeightGrads::later},

@@ -134,6 +134,14 @@ TEST(SparseAttentionTest, PresetsAreThePublishedShapes) {
   }
 }
 
+TEST(LearnedActivationTest, PresetsAreThePublishedShapes) {
+  for (const auto& [name, params] : {std::pair("apertus-8b", 8'053'338'176), {"apertus-70b", 70'599'864'480}}) {
+    ModelConfig c = preset(name);
+    complete(c);
+    EXPECT_EQ(c.num_params(), params) << name;
+  }
+}
+
 struct Impossible {
   const char* name;
   void (*change)(ModelConfig&);
@@ -173,6 +181,8 @@ INSTANTIATE_TEST_SUITE_P(
         Impossible{"ClippedWithoutGates",
                    [](ModelConfig& c) { c.experts = 4, c.clips_experts = true, c.is_gated = false; },
                    "clips_experts"},
+        Impossible{"LearnedActivationOfExperts", [](ModelConfig& c) { c.experts = 4, set_activation(c, "xielu"); },
+                   "xielu"},
         Impossible{"TwoNormsBehindExperts",
                    [](ModelConfig& c) { c.experts = 4, c.experts_beside_dense = c.expert_post_norm = true; },
                    "expert_post_norm"}),

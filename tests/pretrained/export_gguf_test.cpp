@@ -100,6 +100,8 @@ constexpr Architecture kArchitectures[] = {
     {"olmo_hybrid", ""},
     {"olmo_hybrid_turned", ""},
     {"afmoe", "afmoe"},
+    {"apertus", ""},
+    {"apertus_bias", ""},
     {"axk1", ""},
     {"kolibri1", ""},
     {"mimo_v2_flash", ""},

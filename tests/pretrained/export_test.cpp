@@ -120,6 +120,41 @@ TEST(ExportRefusalTest, NamesWhatItCannotDo) {
   EXPECT_THROW(write_hf_config(strange), Error);
 }
 
+// Numbers that the library looks for in each layer, and that weft computes with.
+TEST(ExportConstantsTest, AreWrittenAndMustBeTheSame) {
+  const TemporaryFolder folder;
+  export_hugging_face(*open_model(GoldenModel("apertus").path()), folder / "copy");
+  const std::string path = folder / "copy/model.safetensors";
+  uint64_t header = 0, begin = 0;
+  {
+    const auto weights = open_weights(folder / "copy");
+    for (const auto& [name, value] : {std::pair("beta", 0.5f), std::pair("eps", -1e-6f)}) {
+      const StoredInfo* const info = weights->find(fmt::format("model.layers.2.mlp.act_fn.{}", name));
+      ASSERT_NE(info, nullptr) << name;
+      EXPECT_TRUE(info->dims.empty());
+      float stored = 0;
+      weights->read(*info, 0, 1, {&stored, 1});
+      EXPECT_EQ(stored, value);
+    }
+  }
+  EXPECT_NO_THROW(open_model(folder / "copy"));
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.read(reinterpret_cast<char*>(&header), sizeof header);
+  std::string json(header, ' ');
+  file.read(json.data(), std::streamsize(header));
+  begin = nlohmann::json::parse(json)["model.layers.2.mlp.act_fn.beta"]["data_offsets"][0].get<uint64_t>();
+  const float other = 0.25f;
+  file.seekp(std::streamoff(sizeof header + header + begin));
+  file.write(reinterpret_cast<const char*>(&other), sizeof other);
+  file.close();
+  try {
+    open_model(folder / "copy");
+    FAIL() << "opened with another number";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("act_fn.beta"), std::string::npos) << e.what();
+  }
+}
+
 // What a recipe trains by a family's name is a model of that family, also where layers are told by their number.
 class FamilyOfRecipeTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Families, FamilyOfRecipeTest, testing::ValuesIn(family_names()),

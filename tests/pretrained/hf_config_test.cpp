@@ -78,6 +78,18 @@ TEST(HfConfigTest, RoutersOfAxk1MayHaveNoBiases) {
   EXPECT_TRUE(biased.router_bias && !parse_hf_config(json.dump(), "x").model.router_bias);
 }
 
+TEST(HfConfigTest, AnglesOfApertusAreStretchedUnlessItSaysOtherwise) {
+  nlohmann::json json = sample("apertus_bias");
+  EXPECT_EQ(parse_hf_config(json.dump(), "x").model.rope_scaling.kind, RopeScaling::Kind::none);
+  json.erase("rope_parameters");
+  const ModelConfig c = parse_hf_config(json.dump(), "x").model;
+  EXPECT_EQ(c.rope_theta, 1.2e7);
+  EXPECT_EQ(c.rope_scaling.kind, RopeScaling::Kind::llama3);
+  EXPECT_EQ(c.rope_scaling.factor, 8);
+  EXPECT_EQ(c.rope_scaling.original_context, 8192);
+  EXPECT_TRUE(c.is_xielu && !c.is_gated);
+}
+
 TEST(HfConfigTest, FactorsOfMiniCpm3MayBeNull) {
   nlohmann::json json = sample("minicpm3");
   const ModelConfig told = parse_hf_config(json.dump(), "x").model;
@@ -294,6 +306,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"biases_of_convolutions", "lfm3", Json{{"conv_bias", true}}, {"conv_bias"}},
         Mistake{"angles_of_no_kind", "lfm3", Json{{"rope_parameters", {{"rope_theta", 1e4}}}}, {"rope_parameters"}},
         Mistake{"queries_without_latents", "axk1", Json{{"q_lora_rank", 0}}, {"q_lora_rank"}},
+        Mistake{"another_activation_of_apertus", "apertus", Json{{"hidden_act", "silu"}}, {"hidden_act", "xielu"}},
+        Mistake{"norms_behind_parts_of_apertus", "apertus", Json{{"post_norm", true}}, {"post_norm"}},
         Mistake{"sums_times_nothing", "minicpm3", Json{{"scale_depth", 0}}, {"scale_depth", "above 0"}},
         Mistake{"logits_over_nothing", "minicpm3", Json{{"dim_model_base", 0}}, {"dim_model_base", "above 0"}},
         Mistake{"a_shared_expert_of_another_width",

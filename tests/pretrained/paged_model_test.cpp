@@ -91,6 +91,7 @@ constexpr PagedModel kModels[] = {
      [](ModelConfig& c) { c.attention_every = 2, c.state_key_dim = 10, c.state_value_dim = 12; }},
     {"conv", "lfm2", [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 2; }},
     {"head_gates", "lfm3", [](ModelConfig& c) { c.layers = 4, c.kv_heads = 2, c.window = 10; }},
+    {"learned_activation", "apertus", [](ModelConfig& c) { c.kv_heads = 2; }},
     {"latent_scaled", "minicpm3",
      [](ModelConfig& c) {
        c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16;

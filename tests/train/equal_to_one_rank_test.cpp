@@ -202,6 +202,23 @@ const MeshCase kGatedCases[] = {
     {.family = "kolibri1", .shape = {.pp = 2, .shard = 2, .ep = 2}, .accumulation = 2, .experts = 4},
 };
 
+// An activation with numbers of its own, of which each rank of a tensor group says a part of the gradient.
+const MeshCase kLearnedActivationCases[] = {
+    {.family = "apertus", .accumulation = 2, .dropout = 0.2f},
+    {.family = "apertus", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "apertus", .shape = {.tp = 3}, .tie = true},
+    {.family = "apertus", .shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters},
+    {.family = "apertus",
+     .shape = {.pp = 2, .tp = 2},
+     .schedule = ScheduleKind::zb_h1,
+     .accumulation = 4,
+     .recompute = {RecomputePolicy::What::block}},
+    {.family = "apertus", .shape = {.cp = 2}, .recompute = {RecomputePolicy::What::mlp}},
+    {.family = "apertus", .shape = {.tp = 2}, .lora = kLora},
+    {.family = "apertus", .shape = {.tp = 2}, .precision = Precision::bf16},
+    {.family = "apertus", .precision = Precision::fp8},
+};
+
 const LoraConfig kOutputLora{
     .rank = 3, .alpha = 24, .dropout = 0.2f, .targets = bit_of(LoraTarget::output) | bit_of(LoraTarget::up)};
 
@@ -456,6 +473,8 @@ INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDelta
 INSTANTIATE_TEST_SUITE_P(KimiLinear, EqualToOneRankTest, testing::ValuesIn(kKimiCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SideBySide, EqualToOneRankTest, testing::ValuesIn(kBesideCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(LearnedActivations, EqualToOneRankTest, testing::ValuesIn(kLearnedActivationCases),
+                         mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(PreNormStates, EqualToOneRankTest, testing::ValuesIn(kPreNormCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(GatedAttention, EqualToOneRankTest, testing::ValuesIn(kGatedCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SparseAttention, EqualToOneRankTest, testing::ValuesIn(kSparseCases), mesh_case_name);

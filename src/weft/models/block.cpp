@@ -138,6 +138,7 @@ MlpConfig mlp_config(const ModelConfig& c, int64_t ffn) {
           .ffn = ffn,
           .activation = c.activation,
           .is_gated = c.is_gated,
+          .is_xielu = c.is_xielu,
           .has_bias = c.has_mlp_bias(),
           .gate_scale = c.mlp_gate_scale,
           .dropout = c.dropout,

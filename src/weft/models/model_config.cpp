@@ -449,6 +449,8 @@ void complete(ModelConfig& c) {
         "model.mlp_gate_scale = {}: gates of dense feed-forward parts have it: write 1 beside experts, "
         "or model.activation = \"swiglu\"",
         c.mlp_gate_scale);
+  if (c.is_xielu && (c.experts > 0 || c.layer_inputs > 0))
+    throw UsageError("model.activation = \"xielu\": experts and layer_inputs have another: write 0 of them");
   complete_attention(c);
   complete_single(c);
   complete_experts(c);
@@ -482,17 +484,11 @@ ModelConfig ModelConfig::mtp_block() const {
   return c;
 }
 
-float ModelConfig::score_scale(int64_t layer) const {
-  const float scale = attention_scale > 0 ? attention_scale : 1 / std::sqrt(float(head_dim_of(layer)));
-  return rope_scaling.score_factor() == 1 ? scale : float(double(scale) * rope_scaling.score_factor());
-}
-
 void set_activation(ModelConfig& config, const std::string& name) {
   const auto found = std::ranges::find(kActivationNames, name);
   if (found == std::end(kActivationNames))
     throw UsageError("model.activation = \"{}\": write one of {}", name, fmt::join(kActivationNames, ", "));
-  const NamedActivation& a = kActivations[found - std::begin(kActivationNames)];
-  config.activation = a.activation, config.is_gated = a.is_gated;
+  set_activation(config, kActivations[found - std::begin(kActivationNames)]);
 }
 
 }  // namespace weft

@@ -90,7 +90,8 @@ struct ModelConfig {
   bool norm_weight = true;   // false: norms have no weights at all
   bool norm_offset = false;  // norms multiply by 1 + weight
   Activation activation = Activation::silu;
-  bool is_gated = true;  // swiglu, geglu
+  bool is_gated = true;   // swiglu, geglu
+  bool is_xielu = false;  // the activation is xIELU (Kernels::xielu), in place of `activation`, which is identity
   PositionKind position = PositionKind::rope;
   double rope_theta = 10000;
   int64_t rotary_dim = 0;                 // elements of a head that turn, its first; 0: all

@@ -120,7 +120,7 @@ int64_t ModelConfig::num_params() const {
   const Count h = hidden;
   const auto mlp = [&](Count width) -> Count {
     if (width.value == 0) return 0;
-    return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0);
+    return h * matrices * width + (has_mlp_bias() ? width * (matrices - 1) + h : 0) + (is_xielu ? 2 : 0);
   };
   const int64_t one_norm = norm_weight ? (has_norm_bias() ? 2 : 1) * hidden : 0;
   const int64_t all = layers + mtp_layers;

@@ -22,18 +22,23 @@ inline constexpr std::string_view kRopeScalingNames[] = {"none", "linear",   "dy
 struct NamedActivation {
   Activation activation;
   bool is_gated;
+  bool is_xielu = false;
 };
 inline constexpr std::string_view kActivationNames[] = {
-    "swiglu",         "geglu", "geglu_exact", "geglu_quick", "reglu", "reglu2", "swiglu_oai",
-    "swiglu_clipped", "gelu",  "gelu_tanh",   "gelu_quick",  "relu",  "relu2",  "silu"};
-// Those that config.json can say of both kinds of MLPs, and those that hold values within limits.
+    "swiglu", "geglu",     "geglu_exact", "geglu_quick", "reglu", "reglu2", "swiglu_oai", "swiglu_clipped",
+    "gelu",   "gelu_tanh", "gelu_quick",  "relu",        "relu2", "silu",   "xielu"};
+// Those that config.json can say of both kinds of MLPs, those that hold values within limits, and one with numbers of
+// its own.
 inline constexpr NamedActivation kActivations[] = {
     {Activation::silu, true},          {Activation::gelu_tanh, true},      {Activation::gelu, true},
     {Activation::gelu_quick, true},    {Activation::relu, true},           {Activation::relu_squared, true},
     {Activation::swiglu_oai, true},    {Activation::swiglu_clipped, true}, {Activation::gelu, false},
     {Activation::gelu_tanh, false},    {Activation::gelu_quick, false},    {Activation::relu, false},
-    {Activation::relu_squared, false}, {Activation::silu, false}};
+    {Activation::relu_squared, false}, {Activation::silu, false},          {Activation::identity, false, true}};
 static_assert(std::size(kActivationNames) == std::size(kActivations));
+inline void set_activation(ModelConfig& c, const NamedActivation& a) {
+  c.activation = a.activation, c.is_gated = a.is_gated, c.is_xielu = a.is_xielu;
+}
 
 // -1, which no layer has, of what is no whole number or too large for one.
 inline int64_t layer_number(double x) { return x >= 0 && x < 1e9 && x == double(int64_t(x)) ? int64_t(x) : -1; }
@@ -107,7 +112,7 @@ class ModelFields {
     for (size_t i = 0; i < std::size(kActivations); ++i)
       if (kActivations[i].activation == c.activation && kActivations[i].is_gated == c.is_gated) index = int(i);
     v.choice("activation", kActivationNames, index);
-    c.activation = kActivations[index].activation, c.is_gated = kActivations[index].is_gated;
+    set_activation(c, kActivations[index]);
   }
 
   void rope_scaling() {

@@ -30,6 +30,11 @@ double RopeScaling::query_factor(int64_t position) const {
   return query_beta > 0 ? 1 + query_beta * std::log1p(double(position / original_context)) : 1;
 }
 
+float ModelConfig::score_scale(int64_t layer) const {
+  const float scale = attention_scale > 0 ? attention_scale : 1 / std::sqrt(float(head_dim_of(layer)));
+  return rope_scaling.score_factor() == 1 ? scale : float(double(scale) * rope_scaling.score_factor());
+}
+
 double ModelConfig::unrotated_query_factor(int64_t at) const {
   return 1 + unrotated_query_beta * std::log1p(double((at + 1) / unrotated_query_interval));
 }

@@ -4,7 +4,7 @@
 // 2025; GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et
 // al., "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT",
 // 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025; SK Telecom, "A.X K1", 2026; Aleph Alpha,
-// "Kolibri", 2026; OpenBMB, "MiniCPM3-4B", 2024.
+// "Kolibri", 2026; OpenBMB, "MiniCPM3-4B", 2024; Swiss AI Initiative, "Apertus", 2025.
 #include "weft/models/variants.h"
 
 #include <utility>
@@ -274,6 +274,22 @@ ModelConfig youtu() {
   return c;
 }
 
+// Apertus: an activation with numbers that each layer learns, norms of heads.
+ModelConfig apertus() {
+  ModelConfig c = named("apertus");
+  c.qk_norm = true, c.rope_theta = 1.2e7;
+  c.activation = Activation::identity, c.is_gated = false, c.is_xielu = true;
+  return c;
+}
+
+ModelConfig apertus_preset(int64_t layers, int64_t hidden, int64_t heads, int64_t ffn) {
+  ModelConfig c = apertus();
+  c.layers = layers, c.hidden = hidden, c.heads = heads, c.kv_heads = 8, c.ffn = ffn;
+  c.vocab = 131072, c.context = 65536;
+  c.rope_scaling = {.kind = RopeScaling::Kind::llama3, .factor = 8, .original_context = 8192};
+  return c;
+}
+
 // DeepSeek-V2's latent attention in a dense model, whose files tell a factor at each end and at each sum.
 ModelConfig minicpm3() {
   ModelConfig c = named("minicpm3");
@@ -413,6 +429,9 @@ const std::vector<Family>& variant_families() {
     all.push_back({glm4_moe(), {{"glm-4.5-air", glm_4_5_air()}}});
     all.push_back({named("deepseek_v32", deepseek_v3()), {{"deepseek-v3.2", deepseek_v32_671b()}}});
     all.push_back({glm_moe_dsa(), {{"glm-5", glm_5()}}});
+    all.push_back({apertus(),
+                   {{"apertus-8b", apertus_preset(32, 4096, 32, 21504)},
+                    {"apertus-70b", apertus_preset(80, 8192, 64, 43008)}}});
     all.push_back({hy_v4(), {{"hy4-preview", hy4_preview()}}});
     all.push_back({gemma4(),
                    {{"gemma-4-31b", gemma4_preset(60, 5376, 21504, 32, 16, 4)},

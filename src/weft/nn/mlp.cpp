@@ -3,6 +3,7 @@
 
 #include "weft/autograd/ops/activation.h"
 #include "weft/autograd/ops/scale.h"
+#include "weft/autograd/ops/xielu.h"
 
 namespace weft {
 namespace {
@@ -27,6 +28,9 @@ LinearConfig outwards(const MlpConfig& c, const TensorParallel& t) {
           .base = c.lora.base};
 }
 
+// By which both alphas are 0.8 in the beginning.
+constexpr float kFirstAlphaP = 0.203383f, kFirstAlphaN = -1.050225f;
+
 }  // namespace
 
 Mlp::Mlp(const std::string& name, const MlpConfig& c, const Partition& partition)
@@ -36,10 +40,15 @@ Mlp::Mlp(const std::string& name, const MlpConfig& c, const Partition& partition
       up_(name + ".up", inwards(c, tensor_, LoraTarget::up)),
       down_(name + ".down", outwards(c, tensor_)) {
   if (c.is_gated) gate_.emplace(name + ".gate", inwards(c, tensor_, LoraTarget::gate));
+  if (c.is_xielu) {
+    alpha_p_.emplace(name + ".alpha_p", tensor_.replicated_inside({1}), Init::constant(kFirstAlphaP));
+    alpha_n_.emplace(name + ".alpha_n", tensor_.replicated_inside({1}), Init::constant(kFirstAlphaN));
+  }
   is_adapted_ = up_.has_adapter() || down_.has_adapter() || (gate_ && gate_->has_adapter());
 }
 
 Var Mlp::inside(const Var& x, const Pass& pass) {
+  if (alpha_p_) return down_(apply(*x.context, XieluOp{*alpha_p_, *alpha_n_}, up_(x, pass)), pass);
   if (is_adapted_ || pass.lora || config_.gate_scale != 1) {
     const Var inner =
         gate_ ? gated_activation(scaled((*gate_)(x, pass), config_.gate_scale), up_(x, pass), config_.activation)

@@ -1,4 +1,4 @@
-// Mlp: the feed-forward half of a layer, gated (SwiGLU) or plain (GELU).
+// Mlp: the feed-forward half of a layer, gated (SwiGLU) or plain (GELU), perhaps with an activation that is learned.
 #pragma once
 #include <optional>
 
@@ -12,7 +12,9 @@ namespace weft {
 struct MlpConfig {
   int64_t hidden = 0, ffn = 0;
   Activation activation = Activation::silu;
-  bool is_gated = true, has_bias = false;
+  bool is_gated = true;
+  bool is_xielu = false;  // the activation is xIELU; not gated
+  bool has_bias = false;
   float gate_scale = 1;  // of gates, before the activation
   float dropout = 0, init_std = 0.02f, output_init_std = 0.02f;
   LoraConfig lora = {};
@@ -31,6 +33,7 @@ class Mlp {
     if (gate_) gate_->each_param(visit);
     up_.each_param(visit);
     down_.each_param(visit);
+    if (alpha_p_) visit(*alpha_p_), visit(*alpha_n_);
   }
 
  private:
@@ -39,6 +42,7 @@ class Mlp {
   uint64_t dropout_site_;
   std::optional<Linear> gate_;
   Linear up_, down_;
+  std::optional<Param> alpha_p_, alpha_n_;  // [1], of xIELU
   bool is_adapted_;  // some projection has an adapter, whose output comes before the activation
 };
 

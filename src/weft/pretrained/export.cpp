@@ -139,9 +139,21 @@ void write_floats(SafetensorsShardsWriter& writer, DType dtype, std::span<const 
   }
 }
 
-// codes: null, or of some of the tensors. dtypes: of the others.
-void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>& tensors,
+// Of all layers.
+std::vector<std::pair<std::string, float>> constants_of(const HfFamily& family, const ModelConfig& config) {
+  std::vector<std::pair<std::string, float>> all;
+  for (int64_t i = 0; i < config.layers; ++i)
+    for (const HfConstant& c : family.constants) {
+      const size_t mark = c.name.find('#');
+      all.emplace_back(fmt::format("{}{}{}", c.name.substr(0, mark), i, c.name.substr(mark + 1)), c.value);
+    }
+  return all;
+}
+
+// codes: null, or of some of the tensors. dtypes: of the others; constants have the first.
+void write_tensors(const ModelSource& source, const HfFamily& family, const std::vector<AssembledTensor>& tensors,
                    const std::vector<DType>& dtypes, CodedWeights* codes, const std::string& folder, FileSystem& fs) {
+  const auto constants = constants_of(family, source.config());
   std::vector<SafetensorsInfo> infos;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (codes && codes->has(i))
@@ -149,6 +161,7 @@ void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>
     else
       infos.push_back({tensors[i].name, dtypes[i], Shape(std::span<const int64_t>(tensors[i].dims))});
   }
+  for (const auto& constant : constants) infos.push_back({constant.first, dtypes.front(), Shape()});
   SafetensorsShardsWriter writer(fs, folder, infos);
   std::vector<float> values;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -159,6 +172,7 @@ void write_tensors(const ModelSource& source, const std::vector<AssembledTensor>
     else
       write_floats(writer, dtypes[i], values);
   }
+  for (const auto& constant : constants) write_floats(writer, dtypes.front(), {&constant.second, 1});
   writer.finish();
 }
 
@@ -190,7 +204,7 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   }
   Exported exported{folder, codes ? codes->notes() : std::vector<std::string>{}};
   const ModelUse use = write_use(source, made.path(), fs, exported.notes);
-  write_tensors(source, tensors, dtypes, codes, made.path(), fs);
+  write_tensors(source, *text.family, tensors, dtypes, codes, made.path(), fs);
   write_file_atomically(fs, join_path(made.path(), kConfigName),
                         config_text(source, text, dtypes.front(), codes, use.ids, folder, exported.notes, fs));
   made.commit(kConfigName);

@@ -13,6 +13,12 @@
 
 namespace weft {
 
+// A buffer of one number in every layer, '#', that the library saves and that is the same in all models.
+struct HfConstant {
+  std::string_view name;
+  float value;
+};
+
 struct HfFamily {
   std::string_view family;        // weft's name of it
   std::string_view model_type;    // of config.json
@@ -23,6 +29,7 @@ struct HfFamily {
   // Patterns of tensors that say nothing: buffers that older versions of the library saved, and parts that only
   // training used.
   std::vector<std::string_view> ignored = {};
+  std::vector<HfConstant> constants = {};  // written; files that say another number are refused
   // The same names where all experts of a layer lie in two tensors, as MXFP4 codes (HfQuantization::Kind::mxfp4) or
   // where a file has them so; null: they never do.
   const std::vector<NameRow>& (*names_of_stacks)(const ModelConfig&) = nullptr;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "weft/base/file.h"
 #include "weft/base/nearest.h"
@@ -144,12 +145,26 @@ HfConfig with_mtp(HfConfig config, const StoredTensors& weights) {
   return config;
 }
 
+// What a file says is constant is what weft computes with; 16 bits may have rounded it.
+void check_constants(const HfFamily& family, const StoredTensors& weights) {
+  for (const StoredInfo& info : weights.all())
+    for (const HfConstant& c : family.constants) {
+      if (!matches_pattern(info.name, c.name)) continue;
+      float value = 0;
+      if (info.numel() == 1) weights.read(info, 0, 1, {&value, 1});
+      if (!(std::abs(value - c.value) <= 0.05f * std::abs(c.value)))
+        throw Error("{}: tensor {} is {}: only {} is supported", weights.path(), info.to_text(), value, c.value);
+    }
+}
+
 class HuggingFaceSource final : public ModelSource {
  public:
   HuggingFaceSource(const std::string& folder, const HfConfig& config, std::unique_ptr<StoredTensors> weights)
       : ModelSource(folder, SourceKind::hugging_face, config.model) {
     const HfFamily& family = *config.family;
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
+    for (const HfConstant& c : family.constants) ignored.push_back(c.name);
+    check_constants(family, *weights);
     if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
     // What of a part that predicts further on is not read.
     const std::string behind = mtp_name(family, "model.layers.#.*", config.model.layers);

@@ -15,6 +15,7 @@ std::vector<HfFamily> hf_neox_families();
 std::vector<HfFamily> hf_falcon_families();
 std::vector<HfFamily> hf_falcon_h1_families();
 std::vector<HfFamily> hf_afmoe_families();
+std::vector<HfFamily> hf_apertus_families();
 std::vector<HfFamily> hf_bamba_families();
 std::vector<HfFamily> hf_olmo_hybrid_families();
 std::vector<HfFamily> hf_mimo_families();
