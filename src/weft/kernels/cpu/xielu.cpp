@@ -1,4 +1,5 @@
 // xIELU, and its gradients: memory bounds both.
+#include <algorithm>
 #include <cmath>
 
 #include "weft/kernels/cpu/simd_targets.h"
