@@ -48,6 +48,7 @@ const MeshCase kTrainingCases[] = {
     {.family = "mimo_v2_flash", .shape = {.tp = 2}},
     {.family = "deepseek_v32", .shape = {.tp = 2}},
     {.family = "hy_v4", .shape = {.tp = 2}, .experts = 4},
+    {.shape = {.tp = 2}, .streams = 4, .mix_steps = 20},
     {.family = "lfm2", .shape = {.cp = 2, .tp = 2}},
     {.family = "lfm3", .shape = {.tp = 2}},
     {.family = "apertus", .shape = {.tp = 2}},
