@@ -177,6 +177,12 @@ INSTANTIATE_TEST_SUITE_P(
                      c.residual_streams = 2, c.stream_mix_steps = 33;
                    },
                    "stream_mix_steps = 33"},
+        Impossible{"MixedByQuotientsOfZero",
+                   [](ModelConfig& c) {
+                     c.block = BlockKind::pre, c.layer_inputs = 0, c.layer_scale = false;
+                     c.residual_streams = 2, c.stream_mix_steps = 3, c.stream_eps = 0;
+                   },
+                   "stream_eps = 0"},
         Impossible{"TooManyStreams", [](ModelConfig& c) { c.residual_streams = 9; }, "residual_streams = 9"},
         Impossible{"ClippedWithoutGates",
                    [](ModelConfig& c) { c.experts = 4, c.clips_experts = true, c.is_gated = false; },

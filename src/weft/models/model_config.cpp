@@ -302,6 +302,8 @@ void complete_streams(const ModelConfig& c) {
   require_between<int64_t>("stream_mix_steps", c.stream_mix_steps, 0, kMostMixSteps);
   if (!(c.stream_magnitude > 0 && std::isfinite(c.stream_magnitude)))
     throw UsageError("model.stream_magnitude = {}: write a number above 0", c.stream_magnitude);
+  if (c.mixes_streams() && c.stream_eps == 0)
+    throw UsageError("model.stream_eps = 0: sums by which streams are mixed are divided by: write a number above 0");
   require_between<float>("stream_eps", c.stream_eps, 0, 1);
 }
 
