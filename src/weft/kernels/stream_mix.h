@@ -6,17 +6,24 @@
 #pragma once
 #include "weft/kernels/streams_args.h"
 
+// Read by nvcc these are functions of kernels.
+#ifdef __CUDACC__
+#define WEFT_MIX_FUNCTION __device__ constexpr
+#else
+#define WEFT_MIX_FUNCTION constexpr
+#endif
+
 namespace weft {
 
 // How often the matrix is divided.
-constexpr int num_divisions(int steps) { return 2 * steps - 1; }
+WEFT_MIX_FUNCTION int num_divisions(int steps) { return 2 * steps - 1; }
 
 // T is a number, or as many of different tokens.
-constexpr float larger(float a, float b) { return a > b ? a : b; }
+WEFT_MIX_FUNCTION float larger(float a, float b) { return a > b ? a : b; }
 
 // Lines are columns or rows. keep(i, divisor): told what the i-th was divided by.
 template <bool kOfColumns, int N, class T, class Keep>
-constexpr void divide_lines(T (&mix)[N][N], int streams, float eps, Keep&& keep) {
+WEFT_MIX_FUNCTION void divide_lines(T (&mix)[N][N], int streams, float eps, Keep&& keep) {
   T factors[N];
   for (int i = 0; i < N; ++i) {
     T sum = kOfColumns ? mix[0][i] : mix[i][0];
@@ -31,7 +38,7 @@ constexpr void divide_lines(T (&mix)[N][N], int streams, float eps, Keep&& keep)
 
 // Undoes that in the matrix, and takes the gradient of what it became to that of what it was.
 template <bool kOfColumns, int N, class T, class Kept>
-constexpr void divide_lines_backward(T (&gradient)[N][N], T (&mix)[N][N], Kept&& kept) {
+WEFT_MIX_FUNCTION void divide_lines_backward(T (&gradient)[N][N], T (&mix)[N][N], Kept&& kept) {
   for (int i = 0; i < N; ++i) {
     const T divisor = kept(i), factor = T(1) / divisor;
     T along = T(0);
@@ -50,7 +57,8 @@ constexpr void divide_lines_backward(T (&gradient)[N][N], T (&mix)[N][N], Kept&&
 // The matrix of `streams` streams in one of N, the rest of which is 0. logit(m, n): of which it is made; exp: of T;
 // keep(k, i, divisor): told what line i was divided by in the k-th division, a column where k is even.
 template <int N, class T, class Logit, class Exp, class Keep>
-constexpr void make_mix(T (&mix)[N][N], int streams, int steps, float eps, Logit&& logit, Exp&& exp, Keep&& keep) {
+WEFT_MIX_FUNCTION void make_mix(T (&mix)[N][N], int streams, int steps, float eps, Logit&& logit, Exp&& exp,
+                                Keep&& keep) {
   for (int m = 0; m < N; ++m) {
     const bool is_row = m < streams;
     for (int n = 0; n < N; ++n) mix[m][n] = is_row && n < streams ? logit(m, n) : T(0);
@@ -75,8 +83,8 @@ constexpr void make_mix(T (&mix)[N][N], int streams, int steps, float eps, Logit
 // The gradient of logits, left in `gradient`, which is that of the matrix when it comes; the matrix ends as it was
 // before it was divided. kept(k, i): what make_mix() divided by.
 template <int N, class T, class Kept>
-constexpr void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int streams, int steps, float eps,
-                                 Kept&& kept) {
+WEFT_MIX_FUNCTION void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int streams, int steps, float eps,
+                                         Kept&& kept) {
   const auto undo = [&]<bool kOfColumns>(int k) {
     divide_lines_backward<kOfColumns>(gradient, mix, [&](int i) { return kept(k, i); });
   };
@@ -93,3 +101,5 @@ constexpr void make_mix_backward(T (&gradient)[N][N], T (&mix)[N][N], int stream
 }
 
 }  // namespace weft
+
+#undef WEFT_MIX_FUNCTION
