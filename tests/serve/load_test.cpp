@@ -1,12 +1,7 @@
 // The measuring client: what it sends, and what it makes of a server's times.
 #include "weft/serve/bench/load.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <thread>
-
+#include "serve/closing_server.h"
 #include "serve/test_server.h"
 #include "weft/base/authority.h"
 
@@ -33,43 +28,10 @@ TEST(LoadTest, PromptsDifferAndAreRepeated) {
   EXPECT_EQ(nlohmann::json::parse(request_body(options, "m", 1))["prompt"].size(), 10u);
 }
 
-// A server that closes every connection after its first answer and does not say so.
-class ClosingServer {
- public:
-  ClosingServer() {
-    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    check(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 && ::listen(fd_, 8) == 0 &&
-              ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0,
-          "no port");
-    port = ntohs(address.sin_port);
-    thread_ = std::thread([this] {
-      for (int peer; (peer = ::accept(fd_, nullptr, nullptr)) >= 0; ::close(peer)) ++connections, answer(peer);
-    });
-  }
-  ~ClosingServer() {
-    ::shutdown(fd_, SHUT_RDWR);
-    thread_.join();
-    ::close(fd_);
-  }
-  uint16_t port = 0;
-  std::atomic<int> connections = 0;
-
- private:
-  static void answer(int peer) {
-    char request[4096];
-    if (::recv(peer, request, sizeof request, 0) <= 0) return;
-    constexpr std::string_view kAnswer =
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        "E\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
-    EXPECT_EQ(::send(peer, kAnswer.data(), kAnswer.size(), 0), ssize_t(kAnswer.size()));
-  }
-  int fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::thread thread_;
-};
-
 TEST(LoadTest, AConnectionThatWasClosedBetweenRequestsIsMadeAgain) {
-  ClosingServer server;
+  ClosingServer server(
+      "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+      "E\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
   const LoadResult result = run_load(
       {.url = {"127.0.0.1", "", server.port}, .model = "m", .requests = 3, .concurrency = 1, .input_tokens = 4});
   EXPECT_EQ(result.complete, 3) << (result.failures.empty() ? "" : result.failures.begin()->first);

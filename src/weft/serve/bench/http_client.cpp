@@ -16,6 +16,11 @@
 #include "weft/base/authority.h"
 
 namespace weft::bench {
+namespace {
+
+constexpr size_t kMostLine = 64 << 10, kMostHeaders = 256, kMostHeld = 256 << 20;
+
+}  // namespace
 
 Url parse_url(std::string_view text) {
   constexpr std::string_view kScheme = "http://";
@@ -49,18 +54,24 @@ HttpClient::HttpClient(const std::string& host, uint16_t port, std::chrono::mill
   hints.ai_socktype = SOCK_STREAM;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
     throw Error("{}: this host is not known", host);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
+  const timeval limit{seconds.count(), suseconds_t(std::chrono::microseconds(timeout - seconds).count())};
+  bool is_silent = false;
   for (const addrinfo* a = found; a && fd_ < 0; a = a->ai_next) {
     fd_ = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-    if (fd_ >= 0 && ::connect(fd_, a->ai_addr, a->ai_addrlen) != 0) close();
+    if (fd_ < 0) continue;
+    // Before connecting, which takes as long as sending may.
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (::connect(fd_, a->ai_addr, a->ai_addrlen) == 0) break;
+    is_silent = errno == EINPROGRESS || errno == ETIMEDOUT;
+    close();
   }
   ::freeaddrinfo(found);
+  if (fd_ < 0 && is_silent) throw Error("{} does not take a connection within {} ms", host_, timeout.count());
   if (fd_ < 0) throw Error("no server answers at {}", host_);
   const int on = 1;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  const timeval limit{seconds.count(), suseconds_t(std::chrono::microseconds(timeout - seconds).count())};
-  ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
 HttpClient::~HttpClient() { close(); }
@@ -76,6 +87,8 @@ void HttpClient::close() {
 void HttpClient::send_raw(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) throw Error("{} does not take what it is sent", host_);
     if (n <= 0) throw Closed("{} closed the connection", host_);
     bytes.remove_prefix(size_t(n));
   }
@@ -90,6 +103,7 @@ void HttpClient::send(std::string_view method, std::string_view path, std::strin
 }
 
 bool HttpClient::fill() {
+  if (in_.size() > kMostHeld) throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
   char chunk[16384];
   ssize_t n = 0;
   do n = ::recv(fd_, chunk, sizeof chunk, 0);
@@ -103,6 +117,8 @@ bool HttpClient::fill() {
 std::string HttpClient::read_line() {
   size_t end;
   while ((end = in_.find("\r\n")) == std::string::npos) {
+    if (in_.size() > kMostLine)
+      throw Error("{} does not speak HTTP: a line is longer than {} KiB", host_, kMostLine >> 10);
     if (!fill()) throw Closed("{} closed the connection", host_);
   }
   std::string line = in_.substr(0, end);
@@ -111,6 +127,7 @@ std::string HttpClient::read_line() {
 }
 
 std::string HttpClient::read_bytes(size_t count) {
+  if (count > kMostHeld) throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
   while (in_.size() < count) {
     if (!fill()) throw Closed("{} closed the connection", host_);
   }
@@ -123,10 +140,12 @@ HttpResult HttpClient::read_head() {
   HttpResult result;
   do {
     const std::string line = read_line();
-    if (line.size() < 12) throw Error("{} does not speak HTTP", host_);
+    if (line.size() < 12 || !line.starts_with("HTTP/1.")) throw Error("{} does not speak HTTP", host_);
     std::from_chars(line.data() + 9, line.data() + 12, result.status);
+    if (result.status < 100) throw Error("{} does not speak HTTP", host_);
     result.headers.clear();
     for (std::string header = read_line(); !header.empty(); header = read_line()) {
+      if (result.headers.size() == kMostHeaders) throw Error("{} sends more than {} headers", host_, kMostHeaders);
       const size_t colon = std::min(header.find(':'), header.size());
       std::string name = header.substr(0, colon);
       std::transform(name.begin(), name.end(), name.begin(),
@@ -141,10 +160,18 @@ HttpResult HttpClient::read_head() {
   length_.reset();
   if (const std::string_view length = result.header("content-length"); !length.empty()) {
     size_t bytes = 0;
-    std::from_chars(length.data(), length.data() + length.size(), bytes);
+    const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
+    if (error != std::errc() || end != length.data() + length.size())
+      throw Error("{} says content-length: {}, which is no number", host_, length);
     length_ = bytes;
   }
   return result;
+}
+
+void HttpClient::append(std::string& held, std::string_view chunk) const {
+  if (chunk.size() > kMostHeld - std::min(held.size(), kMostHeld))
+    throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
+  held += chunk;
 }
 
 std::optional<std::string> HttpClient::read_chunk() {
@@ -168,7 +195,7 @@ std::string HttpClient::read_body() {
   if (length_) return read_bytes(*std::exchange(length_, 0));
   if (!is_chunked_) return read_raw();
   std::string body;
-  while (const auto chunk = read_chunk()) body += *chunk;
+  while (const auto chunk = read_chunk()) append(body, *chunk);
   return body;
 }
 
@@ -179,7 +206,7 @@ std::optional<std::string> HttpClient::next_event() {
     while ((end = events_.find("\n\n")) == std::string::npos) {
       const auto chunk = read_chunk();
       if (!chunk) return {};
-      events_ += *chunk;
+      append(events_, *chunk);
     }
     const std::string event = events_.substr(0, end);
     events_.erase(0, end + 2);

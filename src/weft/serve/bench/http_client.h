@@ -27,7 +27,8 @@ struct HttpResult {
   std::string_view header(std::string_view lower_case_name) const;
 };
 
-// Throws Error when the server cannot be reached, breaks the connection or lets a timeout pass.
+// Throws Error when the server cannot be reached, breaks the connection, lets a timeout pass (of connecting too),
+// does not speak HTTP, or sends lines of more than 64 KiB, 256 headers or a body or event of more than 256 MiB.
 class HttpClient {
  public:
   // The server closed the connection.
@@ -63,6 +64,7 @@ class HttpClient {
   std::optional<std::string> read_chunk();
   std::string read_line();
   std::string read_bytes(size_t count);
+  void append(std::string& held, std::string_view chunk) const;
 
   std::string host_;
   int fd_ = -1;
