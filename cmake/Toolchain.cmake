@@ -46,7 +46,8 @@ if(WEFT_SANITIZE)
   target_compile_definitions(weft_options INTERFACE HWY_DISABLED_TARGETS=HWY_AVX3)
 endif()
 
-# The program and the tests spend their time in the library: what they are made of is compiled quickly instead.
+# The program and the tests spend their time in the library: what they are made of is compiled quickly instead. (With the
+# library at -O0 too, ASan's build took five minutes less on two cores, and its tests over six minutes more.)
 add_library(weft_quick_options INTERFACE)
 if(WEFT_SANITIZE)
   target_compile_options(weft_quick_options INTERFACE -O0)

@@ -92,7 +92,9 @@ void add_bench_serve(CLI::App& bench) {
       ->check(CLI::Range(0, 1 << 24));
   c->add_flag("!--stop-at-end", load.ignore_eos, "Let answers end where the model ends them");
   c->add_option("--seed", load.seed, "Of prompts and arrivals")->capture_default_str()->check(not_negative());
-  c->add_option("--timeout", load.timeout_s, "Seconds without a byte from the server")->capture_default_str();
+  c->add_option("--timeout", load.timeout_s, "Seconds without a byte from the server")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
   c->add_option("--good-ttft-ms", o->good_first_ms, "A good answer's first token comes within this; 0: any time");
   c->add_option("--good-tpot-ms", o->good_token_ms, "And each token after it, on average");
   c->add_option("--good-e2e-ms", o->good_total_ms, "And its end");

@@ -29,7 +29,7 @@ TEST(HttpClientTest, ConnectingEndsWithItsTimeout) {
     for (int i = 0; i < 16; ++i)
       queued.emplace_back("127.0.0.1", ntohs(address.sin_port), std::chrono::milliseconds(200));
   });
-  EXPECT_NE(failure.find("does not take a connection within 200 ms"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("is silent: it does not take a connection"), std::string::npos) << failure;
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
   ::close(listener);
 }

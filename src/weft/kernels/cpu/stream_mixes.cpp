@@ -52,9 +52,10 @@ void make(OfTokens (&mix)[N][N], const float* logits, int64_t stride, int tokens
           Keep&& keep) {
   OfTokens of[N][N];
   gather(of, logits, stride, tokens, streams);
-  const auto exp = [](OfTokens x) {
-    for (float& each : x.x) each = std::exp(each);
-    return x;
+  const auto exp = [](const OfTokens& x) {
+    OfTokens powers = x;
+    for (float& each : powers.x) each = std::exp(each);
+    return powers;
   };
   make_mix(
       mix, streams, rule.mix_steps, rule.eps, [&](int m, int n) { return of[m][n]; }, exp, keep);

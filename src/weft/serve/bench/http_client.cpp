@@ -68,7 +68,7 @@ HttpClient::HttpClient(const std::string& host, uint16_t port, std::chrono::mill
     close();
   }
   ::freeaddrinfo(found);
-  if (fd_ < 0 && is_silent) throw Error("{} does not take a connection within {} ms", host_, timeout.count());
+  if (fd_ < 0 && is_silent) throw Error("{} is silent: it does not take a connection", host_);
   if (fd_ < 0) throw Error("no server answers at {}", host_);
   const int on = 1;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
