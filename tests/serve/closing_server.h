@@ -1,6 +1,5 @@
 // ClosingServer: a server that gives every connection the same answer, and closes it without saying so.
 #pragma once
-#include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -8,29 +7,23 @@
 #include <string>
 #include <thread>
 
-#include "weft/base/error.h"
+#include "weft/serve/remote/address.h"
 
 namespace weft::bench {
 
 class ClosingServer {
  public:
   explicit ClosingServer(std::string every_answer) : answer_(std::move(every_answer)) {
-    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof address;
-    check(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 && ::listen(fd_, 8) == 0 &&
-              ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) == 0,
-          "no port");
-    port = ntohs(address.sin_port);
     thread_ = std::thread([this] {
-      for (int peer; (peer = ::accept(fd_, nullptr, nullptr)) >= 0; ::close(peer)) ++connections, answer(peer);
+      for (int peer; (peer = ::accept(listener_.fd(), nullptr, nullptr)) >= 0; ::close(peer))
+        ++connections, answer(peer);
     });
   }
   ~ClosingServer() {
-    ::shutdown(fd_, SHUT_RDWR);
+    ::shutdown(listener_.fd(), SHUT_RDWR);
     thread_.join();
-    ::close(fd_);
   }
-  uint16_t port = 0;
+  uint16_t port() const { return uint16_t(port_); }
   std::atomic<int> connections = 0;
 
  private:
@@ -44,7 +37,8 @@ class ClosingServer {
     }
   }
   const std::string answer_;
-  const int fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  uint32_t port_ = 0;
+  const remote::Socket listener_ = remote::listen_at(remote::Address::loopback(), 8, port_);
   std::thread thread_;
 };
 

@@ -2,36 +2,22 @@
 #include "weft/serve/bench/http_client.h"
 
 #include "serve/closing_server.h"
+#include "support/message_of.h"
 
 namespace weft::bench {
 namespace {
 
-std::string failure_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "none";
-}
-
 TEST(HttpClientTest, ConnectingEndsWithItsTimeout) {
   // Connections that nobody accepts: as soon as the queue is full, the next one is not answered at all.
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(listener, 0), 0);
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  uint32_t port = 0;
+  const remote::Socket listener = remote::listen_at(remote::Address::loopback(), 0, port);
   const auto began = std::chrono::steady_clock::now();
   std::vector<HttpClient> queued;
-  const std::string failure = failure_of([&] {
-    for (int i = 0; i < 16; ++i)
-      queued.emplace_back("127.0.0.1", ntohs(address.sin_port), std::chrono::milliseconds(200));
+  const std::string failure = message_of([&] {
+    for (int i = 0; i < 16; ++i) queued.emplace_back("127.0.0.1", uint16_t(port), std::chrono::milliseconds(200));
   });
   EXPECT_NE(failure.find("is silent: it does not take a connection"), std::string::npos) << failure;
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
-  ::close(listener);
 }
 
 struct BrokenCase {
@@ -44,8 +30,8 @@ class BrokenAnswersTest : public ::testing::TestWithParam<BrokenCase> {};
 
 TEST_P(BrokenAnswersTest, AreNamed) {
   ClosingServer server(GetParam().answer);
-  HttpClient client("127.0.0.1", server.port, std::chrono::seconds(60));
-  const std::string failure = failure_of([&] { client.request("GET", "/"); });
+  HttpClient client("127.0.0.1", server.port(), std::chrono::seconds(60));
+  const std::string failure = message_of([&] { client.request("GET", "/"); });
   EXPECT_NE(failure.find(GetParam().said), std::string::npos) << failure;
 }
 
@@ -62,6 +48,8 @@ INSTANTIATE_TEST_SUITE_P(
                       BrokenCase{"long_line", std::string(1 << 20, 'x'), "a line is longer than 64 KiB"},
                       BrokenCase{"many_headers", many_headers(), "more than 256 headers"},
                       BrokenCase{"length", "HTTP/1.1 200 OK\r\ncontent-length: 1e3\r\n\r\n", "which is no number"},
+                      BrokenCase{"length_of_a_terminal", "HTTP/1.1 200 OK\r\ncontent-length: \x1b[2J\r\n\r\n",
+                                 "content-length: ?[2J"},
                       BrokenCase{"huge_length", "HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\n",
                                  "more than 256 MiB"},
                       BrokenCase{"huge_chunk",

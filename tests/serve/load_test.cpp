@@ -33,7 +33,7 @@ TEST(LoadTest, AConnectionThatWasClosedBetweenRequestsIsMadeAgain) {
       "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
       "E\r\ndata: [DONE]\n\n\r\n0\r\n\r\n");
   const LoadResult result = run_load(
-      {.url = {"127.0.0.1", "", server.port}, .model = "m", .requests = 3, .concurrency = 1, .input_tokens = 4});
+      {.url = {"127.0.0.1", "", server.port()}, .model = "m", .requests = 3, .concurrency = 1, .input_tokens = 4});
   EXPECT_EQ(result.complete, 3) << (result.failures.empty() ? "" : result.failures.begin()->first);
   EXPECT_EQ(server.connections, 3);
 }

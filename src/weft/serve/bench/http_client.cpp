@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "weft/base/authority.h"
+#include "weft/base/excerpt.h"
 
 namespace weft::bench {
 namespace {
@@ -102,8 +103,12 @@ void HttpClient::send(std::string_view method, std::string_view path, std::strin
   send_raw(text + "\r\n" + std::string(body));
 }
 
+void HttpClient::require_held(size_t bytes) const {
+  if (bytes > kMostHeld) throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
+}
+
 bool HttpClient::fill() {
-  if (in_.size() > kMostHeld) throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
+  require_held(in_.size());
   char chunk[16384];
   ssize_t n = 0;
   do n = ::recv(fd_, chunk, sizeof chunk, 0);
@@ -127,7 +132,7 @@ std::string HttpClient::read_line() {
 }
 
 std::string HttpClient::read_bytes(size_t count) {
-  if (count > kMostHeld) throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
+  require_held(count);
   while (in_.size() < count) {
     if (!fill()) throw Closed("{} closed the connection", host_);
   }
@@ -162,16 +167,10 @@ HttpResult HttpClient::read_head() {
     size_t bytes = 0;
     const auto [end, error] = std::from_chars(length.data(), length.data() + length.size(), bytes);
     if (error != std::errc() || end != length.data() + length.size())
-      throw Error("{} says content-length: {}, which is no number", host_, length);
+      throw Error("{} says content-length: {}, which is no number", host_, excerpt(length));
     length_ = bytes;
   }
   return result;
-}
-
-void HttpClient::append(std::string& held, std::string_view chunk) const {
-  if (chunk.size() > kMostHeld - std::min(held.size(), kMostHeld))
-    throw Error("{} sends more than {} MiB at once", host_, kMostHeld >> 20);
-  held += chunk;
 }
 
 std::optional<std::string> HttpClient::read_chunk() {
@@ -195,7 +194,10 @@ std::string HttpClient::read_body() {
   if (length_) return read_bytes(*std::exchange(length_, 0));
   if (!is_chunked_) return read_raw();
   std::string body;
-  while (const auto chunk = read_chunk()) append(body, *chunk);
+  while (const auto chunk = read_chunk()) {
+    require_held(body.size() + chunk->size());
+    body += *chunk;
+  }
   return body;
 }
 
@@ -206,7 +208,8 @@ std::optional<std::string> HttpClient::next_event() {
     while ((end = events_.find("\n\n")) == std::string::npos) {
       const auto chunk = read_chunk();
       if (!chunk) return {};
-      append(events_, *chunk);
+      require_held(events_.size() + chunk->size());
+      events_ += *chunk;
     }
     const std::string event = events_.substr(0, end);
     events_.erase(0, end + 2);

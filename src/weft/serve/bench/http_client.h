@@ -64,7 +64,7 @@ class HttpClient {
   std::optional<std::string> read_chunk();
   std::string read_line();
   std::string read_bytes(size_t count);
-  void append(std::string& held, std::string_view chunk) const;
+  void require_held(size_t bytes) const;  // that so many may be held
 
   std::string host_;
   int fd_ = -1;
