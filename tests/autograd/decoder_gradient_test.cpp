@@ -73,6 +73,7 @@ class DecoderGradientTest : public testing::TestWithParam<DecoderCase> {
       m.kv_heads = 3, m.kv_rank = 5, m.query_rank = 4, m.rotary_dim = 2, m.value_dim = 3;
       m.embedding_scale = 3, m.residual_scale = 0.6f, m.logit_scale = 0.5f;
     }
+    if (std::string_view(c.name) == "embedding_norm") m.embedding_norm = true;
     if (std::string_view(c.family) == "lfm3") m.layers = 4, m.window = 3;
     if (std::string_view(c.family) == "hyperclovax") m.residual_scale = 0.6f;
     if (std::string_view(c.family) == "granite_swa")
@@ -237,6 +238,13 @@ constexpr DecoderCase kDecoderCases[] = {
      0, false, true},
     {"gemma4_shared_lora_recompute", "gemma4", false, false, true, 0, "geglu", 2, WeightGrads::now, 2, 4, false,
      true},
+    {"nanochat", "nanochat", false, false, true, 0, "relu2", 0, WeightGrads::now},
+    {"nanochat_mtp_dropout_recompute_later", "nanochat", false, true, true, 0.2f, "relu2", 1, WeightGrads::later, 0,
+     0, true},
+    {"phi", "phi", false, false, false, 0, "gelu_tanh", 0, WeightGrads::now},
+    {"phi_tied_recompute_later", "phi", false, true, false, 0, "gelu_tanh", 1, WeightGrads::later},
+    {"phi_lora_mtp", "phi", false, false, false, 0, "gelu_tanh", 0, WeightGrads::later, 2, 0, true},
+    {"embedding_norm", "gptj", true, false, false, 0, "gelu_tanh", 0, WeightGrads::now},
     {"relu2", "nemotron", true, false, false, 0, "relu2", 0, WeightGrads::now},
     {"mtp", "llama", false, false, false, 0, "swiglu", 0, WeightGrads::now, 0, 0, true},
     {"mtp_tied_bias", "llama", true, true, true, 0, "gelu", 0, WeightGrads::now, 0, 0, true},

@@ -53,6 +53,8 @@ const MeshCase kTrainingCases[] = {
     {.family = "lfm3", .shape = {.tp = 2}},
     {.family = "apertus", .shape = {.tp = 2}},
     {.family = "minicpm3", .shape = {.tp = 2}},
+    {.family = "phi", .shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters},
+    {.family = "nanochat", .shape = {.tp = 2}, .sequence_parallel = true},
     {.family = "nemotron_h", .shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .experts = 4},
     {.family = "nemotron_h", .shape = {.shard = 2, .tp = 2, .ep = 2}, .experts = 4, .expert_latent_dim = 20},
     {.family = "qwen3_next", .shape = {.shard = 2}, .experts = 4},

@@ -20,16 +20,17 @@ constexpr float kGradScale = 0.5f;
 struct Head {
   const char* name;
   float softcap, temperature;
+  bool has_bias = false;
 };
 
-// log softmax(cap(x wᵀ) / t) of each row's target; 0 without one.
-std::vector<double> log_probabilities(const Tensor& x, const Tensor& w, const Head& head) {
+// log softmax(cap(x wᵀ + b) / t) of each row's target; 0 without one.
+std::vector<double> log_probabilities(const Tensor& x, const Tensor& w, const Tensor& b, const Head& head) {
   std::vector<double> all(size_t(kRows), 0.0);
   for (int64_t t = 0; t < kRows; ++t) {
     if (kTargets[size_t(t)] < 0) continue;
     double sum = 0, target = 0;
     for (int64_t v = 0; v < kVocab; ++v) {
-      double dot = 0;
+      double dot = head.has_bias ? b.data<double>()[v] : 0;
       for (int64_t i = 0; i < kWidth; ++i) dot += x.data<double>()[t * kWidth + i] * w.data<double>()[v * kWidth + i];
       if (head.softcap > 0) dot = double(head.softcap) * std::tanh(dot / double(head.softcap));
       dot /= double(head.temperature);
@@ -53,13 +54,13 @@ double rule(std::span<const double> logps, std::span<double> dlogps) {
 }
 
 class TokenLossTest : public testing::TestWithParam<std::tuple<Head, int>> {};
-INSTANTIATE_TEST_SUITE_P(Heads, TokenLossTest,
-                         testing::Combine(testing::Values(Head{"plain", 0, 1}, Head{"warm", 0, 2},
-                                                          Head{"capped", 2, 1}, Head{"capped_and_cool", 3, 0.5f}),
-                                          testing::Values(1, 2, 3)),
-                         [](const auto& test) {
-                           return fmt::format("{}_tp{}", std::get<0>(test.param).name, std::get<1>(test.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Heads, TokenLossTest,
+    testing::Combine(testing::Values(Head{"plain", 0, 1}, Head{"warm", 0, 2}, Head{"capped", 2, 1},
+                                     Head{"capped_and_cool", 3, 0.5f}, Head{"biased", 0, 2, true},
+                                     Head{"biased_and_capped", 2, 1, true}),
+                     testing::Values(1, 2, 3)),
+    [](const auto& test) { return fmt::format("{}_tp{}", std::get<0>(test.param).name, std::get<1>(test.param)); });
 
 TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
   const auto& [head, ranks] = GetParam();
@@ -72,15 +73,20 @@ TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
     Param weight("head.weight", placement.cut(0, mine), Init::zeros());
     weight.value = whole.slice_rows(mine.begin, mine.count);
     weight.grad = rank.context.empty(DType::f64, weight.shape);
+    const Tensor whole_bias = rank.normal(DType::f64, {kVocab}, "bias");
+    Placement of_bias(Shape{kVocab});
+    Param bias("head.bias", of_bias.cut(0, mine), Init::zeros());
+    bias.value = whole_bias.slice_rows(mine.begin, mine.count);
+    bias.grad = rank.context.empty(DType::f64, bias.shape);
     const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
-    const auto want = [&] { return rule(log_probabilities(x, whole, head), {}); };
+    const auto want = [&] { return rule(log_probabilities(x, whole, whole_bias, head), {}); };
 
     Tape tape;
     rank.context.tape = &tape;
     const Var in = tape.leaf(rank.context, x);
     const TokenRule of_tokens = rule;
-    const Var loss =
-        token_loss(tensor, {weight, head.softcap, head.temperature}, kTargets.data(), of_tokens, kGradScale, in);
+    const Var loss = token_loss(tensor, {&weight, head.has_bias ? &bias : nullptr, head.softcap}, head.temperature,
+                                kTargets.data(), of_tokens, kGradScale, in);
     EXPECT_NEAR(*loss.value.data<double>(), want(), 1e-10);
     const Tensor dy = rank.context.empty_like(loss.value);
     rank.context.kernels.fill(rank.stream, dy, 1);
@@ -90,6 +96,7 @@ TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
     const auto scaled = [&] { return double(kGradScale) * want(); };
     expect_gradient("x", x, dx, scaled);
     expect_gradient("weight", weight.value, weight.grad, scaled);  // its rows lie in the whole
+    if (head.has_bias) expect_gradient("bias", bias.value, bias.grad, scaled);
   });
 }
 
@@ -100,7 +107,7 @@ TEST(SequenceLossTest, RulesSeeSums) {
   weight.value = rank.normal(DType::f64, weight.shape, "weight");
   weight.grad = rank.context.empty(DType::f64, weight.shape);
   const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
-  const std::vector<double> each = log_probabilities(x, weight.value, {"", 0, 1});
+  const std::vector<double> each = log_probabilities(x, weight.value, {}, {"", 0, 1});
   const auto alone = make_single_communicator();
   const std::vector<SequencePart> parts = {{0, 0, 4}, {1, 4, 1}, {2, 5, 4}};
   std::vector<double> seen;
@@ -109,7 +116,7 @@ TEST(SequenceLossTest, RulesSeeSums) {
     return 7.0;
   };
   const Var loss =
-      sequence_loss(TensorParallel(), {weight}, kTargets.data(), parts, 3, *alone, keep, 0, {x, &rank.context});
+      sequence_loss(TensorParallel(), {&weight}, kTargets.data(), parts, 3, *alone, keep, 0, {x, &rank.context});
   EXPECT_EQ(*loss.value.data<double>(), 7);
   ASSERT_EQ(seen.size(), 3);
   EXPECT_NEAR(seen[0], each[1] + each[2], 1e-12);
@@ -128,7 +135,7 @@ TEST(SequenceLossTest, SequencesAreCutOverRanks) {
     weight.value = rank.normal(DType::f64, weight.shape, "weight");
     weight.grad = rank.context.empty(DType::f64, weight.shape);
     const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
-    if (world.rank() == 0) each = log_probabilities(x, weight.value, {"", 0, 1});
+    if (world.rank() == 0) each = log_probabilities(x, weight.value, {}, {"", 0, 1});
     const std::vector<SequencePart> parts =
         world.rank() == 0 ? std::vector<SequencePart>{{0, 0, 3}, {1, 5, 1}} : std::vector<SequencePart>{{1, 6, 2}};
     const SequenceRule keep = [&](std::span<const double> logps, std::span<double>) {
@@ -136,7 +143,7 @@ TEST(SequenceLossTest, SequencesAreCutOverRanks) {
       return 7.0;
     };
     const Var loss =
-        sequence_loss(TensorParallel(), {weight}, kTargets.data(), parts, 2, world, keep, 0, {x, &rank.context});
+        sequence_loss(TensorParallel(), {&weight}, kTargets.data(), parts, 2, world, keep, 0, {x, &rank.context});
     losses[size_t(world.rank())] = *loss.value.data<double>();
   });
   EXPECT_EQ(losses, (std::array<double, 2>{7, 0}));  // counted once

@@ -92,6 +92,8 @@ constexpr PagedModel kModels[] = {
     {"conv", "lfm2", [](ModelConfig& c) { c.kv_heads = 2, c.attention_every = 2; }},
     {"head_gates", "lfm3", [](ModelConfig& c) { c.layers = 4, c.kv_heads = 2, c.window = 10; }},
     {"learned_activation", "apertus", [](ModelConfig& c) { c.kv_heads = 2; }},
+    {"normalised_embedding", "nanochat", [](ModelConfig& c) { c.kv_heads = 2; }},
+    {"biased_head", "phi", [](ModelConfig& c) { c.rotary_dim = 8; }},
     {"latent_scaled", "minicpm3",
      [](ModelConfig& c) {
        c.kv_rank = 20, c.query_rank = 28, c.rotary_dim = 8, c.value_dim = 16;

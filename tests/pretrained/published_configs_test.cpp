@@ -35,6 +35,8 @@ TEST(PublishedConfigsTest, ArePresets) {
       {"deepseek-v3", "DeepSeek-V3"},
       {"deepseek-v3.2", "DeepSeek-V3.2"},
       {"falcon-h1-0.5b", "Falcon-H1-0.5B-Base"},
+      {"gpt-j-6b", "gpt-j-6b"},
+      {"phi-2", "phi-2"},
       {"glm-4.5-air", "GLM-4.5-Air"},
       {"kimi-linear-48b-a3b", "Kimi-Linear-48B-A3B-Instruct"},
       {"lfm2-1.2b", "LFM2-1.2B"},

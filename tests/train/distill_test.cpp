@@ -53,7 +53,7 @@ TEST(DistillLossTest, EqualsPlainLoopsAndCentralDifferences) {
   rank.context.tape = &tape;
   const Var in = tape.leaf(rank.context, x);
   constexpr float kGradScale = 0.5f;
-  const Var loss = distill_loss(TensorParallel(), student, 0, kTargets.data(), {teacher, 0, h}, mix, kGradScale, in);
+  const Var loss = distill_loss(TensorParallel(), {&student}, kTargets.data(), {{&teacher}, h}, mix, kGradScale, in);
   EXPECT_NEAR(*loss.value.data<double>(), want(), 1e-10);
   const Tensor dy = rank.context.empty_like(loss.value);
   rank.context.kernels.fill(rank.stream, dy, 1);

@@ -219,6 +219,16 @@ const MeshCase kLearnedActivationCases[] = {
     {.family = "apertus", .precision = Precision::fp8},
 };
 
+// Heads with a bias, and norms of embeddings.
+const MeshCase kHeadCases[] = {
+    {.family = "phi", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "phi", .shape = {.shard = 2, .tp = 3}, .zero = Zero::parameters, .accumulation = 2},
+    {.family = "phi", .shape = {.pp = 2, .tp = 2}, .accumulation = 2, .tie = true},
+    {.family = "nanochat", .shape = {.tp = 2}, .sequence_parallel = true, .dropout = 0.2f},
+    {.family = "nanochat", .shape = {.pp = 2, .shard = 2}, .zero = Zero::parameters, .accumulation = 2},
+    {.family = "flex_olmo", .shape = {.shard = 2, .tp = 2, .ep = 2}, .zero = Zero::parameters, .experts = 4},
+};
+
 const LoraConfig kOutputLora{
     .rank = 3, .alpha = 24, .dropout = 0.2f, .targets = bit_of(LoraTarget::output) | bit_of(LoraTarget::up)};
 
@@ -473,6 +483,7 @@ INSTANTIATE_TEST_SUITE_P(DeltaRule, EqualToOneRankTest, testing::ValuesIn(kDelta
 INSTANTIATE_TEST_SUITE_P(KimiLinear, EqualToOneRankTest, testing::ValuesIn(kKimiCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SelectiveStates, EqualToOneRankTest, testing::ValuesIn(kSelectiveCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(SideBySide, EqualToOneRankTest, testing::ValuesIn(kBesideCases), mesh_case_name);
+INSTANTIATE_TEST_SUITE_P(Heads, EqualToOneRankTest, testing::ValuesIn(kHeadCases), mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(LearnedActivations, EqualToOneRankTest, testing::ValuesIn(kLearnedActivationCases),
                          mesh_case_name);
 INSTANTIATE_TEST_SUITE_P(PreNormStates, EqualToOneRankTest, testing::ValuesIn(kPreNormCases), mesh_case_name);

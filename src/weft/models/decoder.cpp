@@ -26,6 +26,8 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
     if (c.position == PositionKind::learned)
       position_.emplace("position.weight", partition_.tensor.replicated_inside({c.context, c.hidden}),
                         Init::normal(c.init_std));
+    if (c.embedding_norm)
+      embedding_norm_.emplace("embedding_norm", partition_.tensor.replicated({c.hidden}), norm_config(c));
     if (c.layer_inputs > 0)
       layer_inputs_.emplace("layer_inputs",
                             LayerInputsConfig{.layers = c.layers,
@@ -51,6 +53,11 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
     head_.emplace("head.weight", table, Init::normal(c.init_std));
   else if (!tied_)
     head_.emplace("embedding.weight", embedding_table, Init::normal(c.init_std));
+  if (c.head_bias) {
+    Placement of_vocab(Shape{c.vocab});
+    of_vocab.cut(0, partition_.tensor.cut(c.vocab));
+    head_bias_.emplace("head.bias", of_vocab, Init::zeros());
+  }
   if (c.mtp_layers > 0) {
     mtp_.emplace(c, rope_, partition);
     if (!tied_ && !c.tie_embeddings) {
@@ -90,17 +97,19 @@ void Decoder::prepare(Context& context, DType dtype) {
   dtype_ = dtype;
   for (RouterBias* b : router_biases()) b->allocate(context, dtype);
   each_layer([&](auto& layer) { layer.each_norm([&](Norm& n) { n.prepare(context, dtype); }); });
-  if (final_norm_) final_norm_->prepare(context, dtype);
+  for (std::optional<Norm>* n : {&embedding_norm_, &final_norm_})
+    if (*n) (*n)->prepare(context, dtype);
   rope_.prepare(context, Context::wide(dtype));
 }
 
-Var Decoder::embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site) {
+Var Decoder::embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, Norm* norm,
+                   uint64_t dropout_site) {
   const bool is_first = partition_.tensor.rank() == 0;  // of those whose parts make the sum
   Var x = apply(context, EmbeddingOp{table, position_ && is_first ? &*position_ : nullptr, ids,
                                      pass.attention.positions, pass.num_tokens, dtype_, pass.ids_are_there});
-  x = scaled(x, config_.embedding_scale);
-  return pass.dropout(partition_.tensor.leave(x), config_.dropout, dropout_site,
-                      partition_.tensor.tokens(pass.num_tokens).begin);
+  x = partition_.tensor.leave(scaled(x, config_.embedding_scale));
+  if (norm) x = (*norm)(x);
+  return pass.dropout(x, config_.dropout, dropout_site, partition_.tensor.tokens(pass.num_tokens).begin);
 }
 
 Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets& brackets) {
@@ -110,7 +119,8 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
   std::vector<Var> inputs;
   if (embedding_) {
     brackets.enter(group, Var{{}, &context});
-    const Var embedded = embed(context, pass, pass.ids, *embedding_, embedding_dropout_site_);
+    const Var embedded = embed(context, pass, pass.ids, *embedding_, embedding_norm_ ? &*embedding_norm_ : nullptr,
+                               embedding_dropout_site_);
     if (layer_inputs_) inputs = (*layer_inputs_)(embedded, pass, dtype_);
     x = {brackets.leave(group++,
                         config_.has_streams() ? begin_streams(embedded, config_.residual_streams) : embedded)};
@@ -149,8 +159,7 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
 Decoder::Losses Decoder::losses(Context& context, const Pass& pass, const Var& x, const Targets& targets,
                                 float grad_scale, Brackets& brackets) {
   const auto loss_of = [&](const Var& hidden, const int32_t* of, float scale) {
-    return head_loss(partition_.tensor, head_weight(), config_.logit_softcap, of, scale,
-                     scaled(hidden, config_.logit_scale));
+    return head_loss(partition_.tensor, head(), of, scale, scaled(hidden, config_.logit_scale));
   };
   const Var hidden = forward(context, pass, x, brackets);
   Losses losses{loss_of(hidden, targets.next, grad_scale), {}};
@@ -163,9 +172,9 @@ Decoder::Losses Decoder::losses(Context& context, const Pass& pass, const Var& x
   return losses;
 }
 
-Var Decoder::result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head) {
+Var Decoder::result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head make) {
   const Var hidden = scaled(forward(context, pass, x, brackets), config_.logit_scale);
-  return leave_head(head(partition_, head_weight(), config_.logit_softcap, hidden), brackets);
+  return leave_head(make(partition_, head(), hidden), brackets);
 }
 
 Var Decoder::leave_head(const Var& result, Brackets& brackets) {
@@ -173,7 +182,7 @@ Var Decoder::leave_head(const Var& result, Brackets& brackets) {
 }
 
 Var Decoder::logits(const Var& hidden) {
-  const Var logits = linear(scaled(hidden, config_.logit_scale), {&head_weight()});
+  const Var logits = linear(scaled(hidden, config_.logit_scale), {&head_weight(), head().bias});
   return config_.logit_softcap > 0 ? apply(*hidden.context, SoftcapOp{config_.logit_softcap}, logits) : logits;
 }
 
@@ -181,7 +190,7 @@ Var Decoder::predict(Context& context, const Pass& pass, const int32_t* next_ids
   check(mtp_.has_value(), "this part of the model predicts no token further on");
   rope_.prepare(context, pass);
   Param& table = tied_ ? *tied_ : mtp_embedding_ ? *mtp_embedding_ : head_weight();
-  const Var embedded = embed(context, pass, next_ids, table, mtp_dropout_site_);
+  const Var embedded = embed(context, pass, next_ids, table, nullptr, mtp_dropout_site_);
   return (*mtp_)(hidden, embedded, pass, recompute_.of(config_.layers));
 }
 
@@ -192,6 +201,7 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
     groups.emplace_back();
     collect(*embedding_);
     if (position_) collect(*position_);
+    if (embedding_norm_) embedding_norm_->each_param(collect);
     if (layer_inputs_) layer_inputs_->each_param(collect);
   }
   for (const auto& block : blocks_) {
@@ -203,6 +213,7 @@ std::vector<std::vector<Param*>> Decoder::param_groups() {
     if (final_streams_) final_streams_->each_param(collect);
     final_norm_->each_param(collect);
     if (head_) collect(*head_);
+    if (head_bias_) collect(*head_bias_);
     if (mtp_embedding_) collect(*mtp_embedding_);
     if (mtp_) mtp_->each_param(collect);
   }

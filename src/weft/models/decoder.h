@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "weft/autograd/ops/head_loss.h"
 #include "weft/base/function_ref.h"
 #include "weft/models/mtp.h"
 #include "weft/nn/layer_inputs.h"
@@ -69,10 +70,11 @@ class Decoder {
            Brackets& brackets) {
     return losses(context, pass, x, {targets}, grad_scale, brackets).next;
   }
-  // A loss of what `head` makes of the residual stream after the last norm, the head's weight [V, H] and the cap of
-  // its logits.
-  using Head = FunctionRef<Var(const Partition& partition, Param& weight, float softcap, const Var& hidden)>;
-  Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head head);
+  // A loss of what `make` makes of the residual stream after the last norm.
+  using Head = FunctionRef<Var(const Partition& partition, const HeadView& head, const Var& hidden)>;
+  Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head make);
+  // What reads it.
+  HeadView head() { return {&head_weight(), head_bias_ ? &*head_bias_ : nullptr, config_.logit_softcap}; }
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
   // Of a model with such a part: what its logits of a token further on are made of, from what forward() gave of these
@@ -90,7 +92,8 @@ class Decoder {
   Param* embedding() { return embedding_ ? &*embedding_ : nullptr; }
 
  private:
-  Var embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, uint64_t dropout_site);
+  // norm: of its rows; null: none
+  Var embed(Context& context, const Pass& pass, const int32_t* ids, Param& table, Norm* norm, uint64_t dropout_site);
   Var leave_head(const Var& result, Brackets& brackets);
   // Of blocks, and of the part behind them.
   void each_layer(auto&& visit) {
@@ -109,11 +112,13 @@ class Decoder {
   std::optional<Param> embedding_;  // [V, H]
   Param* tied_ = nullptr;           // the embedding, where it is the head
   std::optional<Param> position_;   // [context, H]
+  std::optional<Norm> embedding_norm_;
   std::optional<LayerInputs> layer_inputs_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<HyperConnection> final_streams_;
   std::optional<Norm> final_norm_;
-  std::optional<Param> head_;  // [V, H]; absent when tied to an embedding on this rank
+  std::optional<Param> head_;       // [V, H]; absent when tied to an embedding on this rank
+  std::optional<Param> head_bias_;  // [V]
   std::optional<Mtp> mtp_;
   std::optional<Param> mtp_embedding_;  // where the embedding is on another rank, and no head is tied to it
 };

@@ -78,7 +78,9 @@ struct ModelConfig {
   int64_t vocab = 0;
   int64_t context = 0;  // the longest sequence; 0: the recipe's seq_len
   bool tie_embeddings = false;
-  bool bias = false;  // in all projections and LayerNorms; or in some of them:
+  bool embedding_norm = false;  // what the embedding gives is normalised, as parts of layers read it
+  bool head_bias = false;       // of logits; `bias` does not mean it
+  bool bias = false;            // in all projections and LayerNorms; or in some of them:
   bool qkv_bias = false, output_bias = false, mlp_bias = false, norm_bias = false;
   bool expert_bias = false;  // in those of experts and in their router
   float dropout = 0;

@@ -136,6 +136,8 @@ int64_t ModelConfig::num_params() const {
   for (int64_t i = 0; i < layers; ++i) norms = norms + Count(num_block_norms(block_of(i))) * one_norm;
   Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
+  if (embedding_norm) rest = rest + one_norm;
+  if (head_bias) rest = rest + vocab;
   Count moe =
       h * experts + Count(expert_dim()) * experts * matrices * expert_ffn + mlp(Count(shared_experts) * expert_ffn);
   if (expert_latent_dim > 0) moe = moe + h * 2 * expert_latent_dim + (has_mlp_bias() ? h + expert_latent_dim : 0);

@@ -2,6 +2,7 @@
 #include "weft/base/nearest.h"
 #include "weft/models/gpt2.h"
 #include "weft/models/hybrids.h"
+#include "weft/models/layer_norm_families.h"
 #include "weft/models/llama.h"
 #include "weft/models/variants.h"
 
@@ -10,7 +11,7 @@ namespace {
 
 std::vector<const Family*> families() {
   std::vector<const Family*> all{&gpt2_family()};
-  for (const auto* some : {&llama_families(), &variant_families(), &hybrid_families()})
+  for (const auto* some : {&llama_families(), &variant_families(), &layer_norm_families(), &hybrid_families()})
     for (const Family& f : *some) all.push_back(&f);
   return all;
 }

@@ -1,10 +1,9 @@
 // The variants' defaults. Sources: Groeneveld et al., "OLMo", 2024; OLMo 2 and 3, 2025; Muennighoff et al., "OLMoE",
-// 2024; Gemma and Gemma 2, 2024; Gemma 3, 2025; Gemma 4, 2026; Black et al., "GPT-NeoX-20B", 2022; Almazrouei et al.,
-// "Falcon", 2023; DeepSeek-AI, "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0",
-// 2025; GLM-4.5 Team, 2025; MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Bellagente et
-// al., "Stable LM 2", 2024; Li et al., "StarCoder", 2023; Lozhkov et al., "StarCoder 2", 2024; Zhang et al., "OPT",
-// 2022; NVIDIA, "Nemotron-4 340B", 2024; Arcee AI, "AFM-4.5B", 2025; SK Telecom, "A.X K1", 2026; Aleph Alpha,
-// "Kolibri", 2026; OpenBMB, "MiniCPM3-4B", 2024; Swiss AI Initiative, "Apertus", 2025.
+// 2024; Shi et al., "FlexOlmo", 2025; Gemma and Gemma 2, 2024; Gemma 3, 2025; Gemma 4, 2026; DeepSeek-AI,
+// "DeepSeek-V2" and "V3", 2024; Cohere, "Command A", 2025; LG AI Research, "EXAONE 4.0", 2025; GLM-4.5 Team, 2025;
+// MiniMax-M2, 2025; IBM, "Granite 3.0", 2024; Hugging Face, "SmolLM3", 2025; Arcee AI, "AFM-4.5B", 2025; SK Telecom,
+// "A.X K1", 2026; Aleph Alpha, "Kolibri", 2026; OpenBMB, "MiniCPM3-4B", 2024; Swiss AI Initiative, "Apertus", 2025;
+// Karpathy, "nanochat", 2025.
 #include "weft/models/variants.h"
 
 #include <utility>
@@ -32,6 +31,12 @@ ModelConfig olmo2(const char* family) {
 ModelConfig olmoe() {
   ModelConfig c = named("olmoe");
   c.qk_norm_across = true, c.norm_topk = false;
+  return c;
+}
+
+ModelConfig flex_olmo() {
+  ModelConfig c = olmo2("flex_olmo");
+  c.norm_eps = 1e-6f, c.norm_topk = false;
   return c;
 }
 
@@ -108,20 +113,20 @@ ModelConfig gemma4_26b_a4b() {
   return c;
 }
 
-ModelConfig gpt_neox() {
-  ModelConfig c = named("gpt_neox");
-  c.block = BlockKind::parallel;
-  c.norm = NormKind::layer, c.norm_bias = c.mlp_bias = c.qkv_bias = c.output_bias = true;
-  c.activation = Activation::gelu, c.is_gated = false;
+// No weight but those of products; queries and keys are normalised.
+ModelConfig nanochat() {
+  ModelConfig c = named("nanochat");
+  c.norm_weight = c.qk_norm_weight = false, c.qk_norm = c.embedding_norm = true, c.norm_eps = 1e-6f;
+  c.activation = Activation::relu_squared, c.is_gated = false;
+  c.logit_softcap = 15;
   return c;
 }
 
-ModelConfig falcon() {
-  ModelConfig c = named("falcon");
-  c.block = BlockKind::parallel_shared;
-  c.norm = NormKind::layer, c.norm_bias = true;
-  c.activation = Activation::gelu, c.is_gated = false;
-  c.tie_embeddings = true;
+// As wide as 64 times its depth.
+ModelConfig nanochat_of_depth(int64_t layers) {
+  ModelConfig c = nanochat();
+  c.layers = layers, c.hidden = 64 * layers, c.ffn = 4 * c.hidden, c.head_dim = 128, c.heads = c.hidden / c.head_dim;
+  c.vocab = 65536, c.context = 2048;
   return c;
 }
 
@@ -323,20 +328,6 @@ ModelConfig minimax_m2() {
   return c;
 }
 
-ModelConfig nemotron() {
-  ModelConfig c = named("nemotron");
-  c.norm = NormKind::layer, c.norm_bias = c.norm_offset = true;
-  c.activation = Activation::relu_squared, c.is_gated = false;
-  return c;
-}
-
-ModelConfig jais2() {
-  ModelConfig c = named("jais2");
-  c.norm = NormKind::layer, c.norm_bias = c.mlp_bias = c.qkv_bias = c.output_bias = true;
-  c.activation = Activation::relu_squared, c.is_gated = false;
-  return c;
-}
-
 ModelConfig arcee() {
   ModelConfig c = named("arcee");
   c.activation = Activation::relu_squared, c.is_gated = false;
@@ -349,30 +340,6 @@ ModelConfig smollm3() {
   return c;
 }
 
-ModelConfig stablelm() {
-  ModelConfig c = named("stablelm");
-  c.norm = NormKind::layer, c.norm_bias = true;
-  return c;
-}
-
-// As GPT-2, but for the activation.
-ModelConfig of_learned_positions(const char* family, Activation activation) {
-  ModelConfig c = named(family);
-  c.tie_embeddings = true, c.bias = true;
-  c.norm = NormKind::layer;
-  c.activation = activation, c.is_gated = false;
-  c.position = PositionKind::learned;
-  return c;
-}
-
-ModelConfig starcoder2() {
-  ModelConfig c = named("starcoder2");
-  c.norm = NormKind::layer, c.norm_bias = c.mlp_bias = c.qkv_bias = c.output_bias = true;
-  c.activation = Activation::gelu_tanh, c.is_gated = false;
-  c.tie_embeddings = true;
-  return c;
-}
-
 }  // namespace
 
 const std::vector<Family>& variant_families() {
@@ -382,12 +349,11 @@ const std::vector<Family>& variant_families() {
                                         olmo2("olmo2"),
                                         olmo2("olmo3"),
                                         olmoe(),
+                                        flex_olmo(),
                                         gemma("gemma", BlockKind::pre),
                                         gemma("gemma2", BlockKind::both),
                                         gemma("vaultgemma", BlockKind::pre),
                                         gemma3(),
-                                        gpt_neox(),
-                                        falcon(),
                                         deepseek("deepseek_v2"),
                                         deepseek("mistral4"),
                                         cohere("cohere"),
@@ -410,8 +376,6 @@ const std::vector<Family>& variant_families() {
                                         granite_swa("granite_swa"),
                                         granite_swa("granitemoe_swa"),
                                         hyperclovax(),
-                                        nemotron(),
-                                        jais2(),
                                         arcee(),
                                         afmoe(),
                                         axk1(),
@@ -419,11 +383,7 @@ const std::vector<Family>& variant_families() {
                                         mimo_v2_flash(),
                                         dots1(),
                                         solar_open(),
-                                        smollm3(),
-                                        stablelm(),
-                                        starcoder2(),
-                                        of_learned_positions("opt", Activation::relu),
-                                        of_learned_positions("gpt_bigcode", Activation::gelu_tanh)})
+                                        smollm3()})
       all.push_back({defaults, {}});
     all.push_back({deepseek_v3(), {{"deepseek-v3", deepseek_671b(deepseek_v3())}}});
     all.push_back({glm4_moe(), {{"glm-4.5-air", glm_4_5_air()}}});
@@ -432,6 +392,7 @@ const std::vector<Family>& variant_families() {
     all.push_back({apertus(),
                    {{"apertus-8b", apertus_preset(32, 4096, 32, 21504)},
                     {"apertus-70b", apertus_preset(80, 8192, 64, 43008)}}});
+    all.push_back({nanochat(), {{"nanochat-d20", nanochat_of_depth(20)}, {"nanochat-d32", nanochat_of_depth(32)}}});
     all.push_back({hy_v4(), {{"hy4-preview", hy4_preview()}}});
     all.push_back({gemma4(),
                    {{"gemma-4-31b", gemma4_preset(60, 5376, 21504, 32, 16, 4)},

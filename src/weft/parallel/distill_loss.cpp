@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "weft/autograd/ops/head_loss.h"
 #include "weft/parallel/vocab_chunk.h"
 #include "weft/tensor/host_access.h"
 
@@ -14,8 +13,7 @@ namespace {
 struct DistillLossOp {
   static constexpr std::string_view kName = "distill_loss";
   Communicator* group;  // null: all of the vocabulary is here
-  Param& weight;
-  float softcap;
+  HeadView head;
   const int32_t* targets;
   TeacherView teacher;
   DistillMix mix;
@@ -25,8 +23,8 @@ struct DistillLossOp {
   Tensor forward(Context& context, const Tensor& x) {
     const bool wants_grad = context.tape && grad_scale != 0;
     const DType wide = Context::wide(x.dtype());
-    const VocabChunk student(context, weight, softcap, group, x);
-    const VocabChunk taught(context, teacher.weight, teacher.softcap, group, teacher.hidden);
+    const VocabChunk student(context, head, group, x);
+    const VocabChunk taught(context, teacher.head, group, teacher.hidden);
     const Tensor losses = context.empty(wide, {x.rows(), 1});
     if (wants_grad) dx = context.empty_like(x);
     const int64_t most = std::min(student.most_rows(), taught.most_rows());
@@ -43,7 +41,7 @@ struct DistillLossOp {
   // since columns are counted from behind the vocabulary.
   void to_probabilities(Context& context, const Tensor& logits, const Tensor& lse, int64_t begin, float factor) {
     context.kernels.cross_entropy_gradient(context.stream, logits, lse, {}, targets + begin,
-                                           weight.placement.whole[0], factor);
+                                           head.weight->placement.whole[0], factor);
   }
   static Tensor copy_of(Context& context, const Tensor& x) {
     Tensor copy = context.empty_like(x);
@@ -65,7 +63,7 @@ struct DistillLossOp {
     Tensor gradient;
     if (wants_grad) {
       gradient = copy_of(context, s);
-      k.cross_entropy_gradient(context.stream, gradient, lse, {}, targets + begin, weight.placement.begin[0],
+      k.cross_entropy_gradient(context.stream, gradient, lse, {}, targets + begin, head.weight->placement.begin[0],
                                (1 - mix.alpha) * grad_scale);
     }
     // From here on at the temperature.
@@ -94,7 +92,7 @@ struct DistillLossOp {
     k.add(context.stream, gradient, gradient, s);
     k.scale(context.stream, p, p, -factor);
     k.add(context.stream, gradient, gradient, p);
-    head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), gradient, x.slice_rows(begin, rows));
+    head_backward(context, head, capped, dx.slice_rows(begin, rows), gradient, x.slice_rows(begin, rows));
   }
 
   template <class T>
@@ -114,11 +112,11 @@ struct DistillLossOp {
 
 }  // namespace
 
-Var distill_loss(const TensorParallel& tensor, Param& weight, float softcap, const int32_t* targets,
+Var distill_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
                  const TeacherView& teacher, const DistillMix& mix, float grad_scale, const Var& hidden) {
   const Var x = tensor.enter(hidden);
   Communicator* const group = tensor.size() > 1 ? &tensor.group() : nullptr;
-  return apply(*x.context, DistillLossOp{group, weight, softcap, targets, teacher, mix, grad_scale}, x);
+  return apply(*x.context, DistillLossOp{group, head, targets, teacher, mix, grad_scale}, x);
 }
 
 }  // namespace weft

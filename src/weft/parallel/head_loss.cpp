@@ -1,26 +1,24 @@
 // head_loss: chunk by chunk, as HeadLossOp, with the statistics of every rank's columns combined for each chunk.
 #include "weft/parallel/head_loss.h"
 
-#include "weft/autograd/ops/head_loss.h"
-
 namespace weft {
 namespace {
 
 struct CutHeadLossOp {
   static constexpr std::string_view kName = "head_loss";
   Communicator& group;
-  Param& weight;
+  HeadView head;
   const int32_t* targets;
-  float grad_scale, softcap;
+  float grad_scale;
   Tensor dx = {};
 
   Tensor forward(Context& context, const Tensor& x) {
-    const int64_t num_tokens = x.rows(), largest = even_cut(weight.placement.whole[0], 0, group.size()).count;
+    const int64_t num_tokens = x.rows(), largest = even_cut(head.weight->placement.whole[0], 0, group.size()).count;
     // The same chunks on every rank, whoever holds one column more.
     const int64_t chunk = std::min(num_tokens, head_rows_per_chunk(context, largest, x.dtype()));
     const bool wants_grad = context.tape && grad_scale != 0;
     const Tensor losses = context.empty(Context::wide(x.dtype()), {num_tokens, 1});
-    const Tensor logits = context.empty(x.dtype(), {chunk, weight.shape[0]});
+    const Tensor logits = context.empty(x.dtype(), {chunk, head.weight->shape[0]});
     if (wants_grad) dx = context.empty_like(x);
     for (int64_t begin = 0; begin < num_tokens; begin += chunk)
       run_chunk(context, x, begin, logits.slice_rows(0, std::min(chunk, num_tokens - begin)), losses, wants_grad);
@@ -34,9 +32,9 @@ struct CutHeadLossOp {
   void run_chunk(Context& context, const Tensor& x, int64_t begin, const Tensor& logits, const Tensor& losses,
                  bool wants_grad) {
     const Kernels& k = context.kernels;
-    const int64_t rows = logits.dim(0), first = weight.placement.begin[0];
+    const int64_t rows = logits.dim(0), first = head.weight->placement.begin[0];
     const Tensor x_chunk = x.slice_rows(begin, rows);
-    const Tensor capped = head_logits(context, weight, softcap, logits, x_chunk, wants_grad);
+    const Tensor capped = head_logits(context, head, logits, x_chunk, wants_grad);
     const Tensor mine = context.empty(losses.dtype(), {rows, 3});
     const Tensor all = context.empty(losses.dtype(), {group.size(), rows, 3});
     k.cross_entropy_stats(context.stream, mine, logits, targets + begin, first);
@@ -46,17 +44,17 @@ struct CutHeadLossOp {
                             targets + begin);
     if (!wants_grad) return;
     k.cross_entropy_gradient(context.stream, logits, lse, {}, targets + begin, first, grad_scale);
-    head_backward(context, weight, softcap, capped, dx.slice_rows(begin, rows), logits, x_chunk);
+    head_backward(context, head, capped, dx.slice_rows(begin, rows), logits, x_chunk);
   }
 };
 
 }  // namespace
 
-Var head_loss(const TensorParallel& tensor, Param& weight, float softcap, const int32_t* targets, float grad_scale,
+Var head_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, float grad_scale,
               const Var& hidden) {
   const Var x = tensor.enter(hidden);
-  if (tensor.size() == 1) return apply(*x.context, HeadLossOp{weight, targets, grad_scale, softcap}, x);
-  return apply(*x.context, CutHeadLossOp{tensor.group(), weight, targets, grad_scale, softcap}, x);
+  if (tensor.size() == 1) return apply(*x.context, HeadLossOp{head, targets, grad_scale}, x);
+  return apply(*x.context, CutHeadLossOp{tensor.group(), head, targets, grad_scale}, x);
 }
 
 }  // namespace weft

@@ -5,7 +5,6 @@
 #include <array>
 #include <vector>
 
-#include "weft/autograd/ops/head_loss.h"
 #include "weft/parallel/vocab_chunk.h"
 #include "weft/tensor/host_access.h"
 
@@ -16,6 +15,7 @@ struct TokenLossOp {
   static constexpr std::string_view kName = "token_loss";
   Communicator* group;  // null: all of the vocabulary is here
   HeadView head;
+  float temperature;
   const int32_t* targets;
   const TokenRule& rule;
   float grad_scale;
@@ -24,7 +24,7 @@ struct TokenLossOp {
   Tensor forward(Context& context, const Tensor& x) {
     const bool wants_grad = context.tape && grad_scale != 0, is_meta = x.device() == Device::meta;
     const DType wide = Context::wide(x.dtype());
-    const VocabChunk chunk(context, head.weight, head.softcap, group, x);
+    const VocabChunk chunk(context, head, group, x);
     const auto rows = size_t(x.rows());
     std::vector<double> logps(rows), dlogps(wants_grad ? rows : 0);
     // As much memory whatever the tokens: chunks have parts of these.
@@ -53,9 +53,8 @@ struct TokenLossOp {
       const Tensor logits = logits_of(context, chunk, x, begin, count, &capped);
       chunk.log_sums(context, targets + begin, losses, lse);
       context.kernels.cross_entropy_gradient(context.stream, logits, lse, factors, targets + begin,
-                                             head.weight.placement.begin[0], -grad_scale / head.temperature);
-      head_backward(context, head.weight, head.softcap, capped, dx.slice_rows(begin, count), logits,
-                    x.slice_rows(begin, count));
+                                             head.weight->placement.begin[0], -grad_scale / temperature);
+      head_backward(context, head, capped, dx.slice_rows(begin, count), logits, x.slice_rows(begin, count));
     });
     return loss;
   }
@@ -65,7 +64,7 @@ struct TokenLossOp {
   Tensor logits_of(Context& context, const VocabChunk& chunk, const Tensor& x, int64_t begin, int64_t count,
                    Tensor* capped = nullptr) const {
     const Tensor logits = chunk.logits(context, x, begin, count, capped);
-    if (head.temperature != 1) context.kernels.scale(context.stream, logits, logits, 1 / head.temperature);
+    if (temperature != 1) context.kernels.scale(context.stream, logits, logits, 1 / temperature);
     return logits;
   }
   // Runs of rows that have targets, piece by piece: prompts and padding have none.
@@ -94,11 +93,11 @@ struct TokenLossOp {
 
 }  // namespace
 
-Var token_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
-               float grad_scale, const Var& hidden) {
+Var token_loss(const TensorParallel& tensor, const HeadView& head, float temperature, const int32_t* targets,
+               const TokenRule& rule, float grad_scale, const Var& hidden) {
   const Var x = tensor.enter(hidden);
   Communicator* const group = tensor.size() > 1 ? &tensor.group() : nullptr;
-  return apply(*x.context, TokenLossOp{group, head, targets, rule, grad_scale}, x);
+  return apply(*x.context, TokenLossOp{group, head, temperature, targets, rule, grad_scale}, x);
 }
 
 Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
@@ -120,7 +119,7 @@ Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int3
         std::ranges::fill(dlogps.subspan(size_t(part.begin), size_t(part.count)), slopes[size_t(part.sequence)]);
     return spread.rank() == 0 ? loss : 0;
   };
-  return token_loss(tensor, head, targets, of_tokens, grad_scale, hidden);
+  return token_loss(tensor, head, 1, targets, of_tokens, grad_scale, hidden);
 }
 
 }  // namespace weft

@@ -3,7 +3,7 @@
 #include <functional>
 #include <span>
 
-#include "weft/autograd/param.h"
+#include "weft/autograd/ops/head_loss.h"
 #include "weft/parallel/tensor_parallel.h"
 
 namespace weft {
@@ -14,19 +14,12 @@ using TokenRule = std::function<double(std::span<const double> logps, std::span<
 // The same of sequences: sums over their targets.
 using SequenceRule = TokenRule;
 
-// What the head reads: its weight [V, H], cut by rows; the cap of its logits, 0 for none; and what they are divided
-// by before they become probabilities.
-struct HeadView {
-  Param& weight;
-  float softcap = 0;
-  float temperature = 1;
-};
-
 // hidden[rows, H] of the residual stream -> the rule's loss [1], the same on every rank of the group. targets:
-// [rows], host memory, of which -1 is none. The gradient is made in the forward pass, times grad_scale, as
-// HeadLossOp's: the head runs twice, on rows with targets alone, and logits never exist but for a chunk.
-Var token_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
-               float grad_scale, const Var& hidden);
+// [rows], host memory, of which -1 is none. Logits are divided by the temperature before they become
+// probabilities. The gradient is made in the forward pass, times grad_scale, as HeadLossOp's: the head runs twice, on
+// rows with targets alone, and logits never exist but for a chunk.
+Var token_loss(const TensorParallel& tensor, const HeadView& head, float temperature, const int32_t* targets,
+               const TokenRule& rule, float grad_scale, const Var& hidden);
 // Tokens of a sequence that are this rank's.
 struct SequencePart {
   int64_t sequence = 0, begin = 0, count = 0;

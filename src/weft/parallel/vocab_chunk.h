@@ -1,15 +1,14 @@
 // VocabChunk: the logits of some tokens at a time, of which each rank of a group has some columns.
 #pragma once
-#include "weft/autograd/param.h"
+#include "weft/autograd/ops/head_loss.h"
 #include "weft/comm/communicator.h"
 
 namespace weft {
 
 class VocabChunk {
  public:
-  // Room for logits of rows of x. weight: [V, H], cut by rows over the group; null: it is whole.
-  // softcap: of the logits; 0: none.
-  VocabChunk(Context& context, Param& weight, float softcap, Communicator* group, const Tensor& x);
+  // Room for logits of rows of x. head: cut by rows over the group; null: it is whole.
+  VocabChunk(Context& context, const HeadView& head, Communicator* group, const Tensor& x);
 
   // Of one call; the same on every rank of the group.
   int64_t most_rows() const { return buffer_.dim(0); }
@@ -21,8 +20,7 @@ class VocabChunk {
   void log_sums(Context& context, const int32_t* targets, const Tensor& losses, const Tensor& lse) const;
 
  private:
-  Param& weight_;
-  float softcap_;
+  HeadView head_;
   Communicator* group_;
   Tensor buffer_;      // [most_rows, V here]
   Tensor mine_, all_;  // [most_rows, 3] of each rank: statistics of these columns, and of all

@@ -177,8 +177,8 @@ Var ForwardModel::result(const Pass& pass, Decoder::Head head) {
 
 ForwardModel::BeforeHead ForwardModel::before_head(const Pass& pass) {
   BeforeHead found;
-  result(pass, [&](const Partition&, Param& weight, float softcap, const Var& hidden) {
-    found = {hidden.value, &weight, softcap};
+  result(pass, [&](const Partition&, const HeadView& head, const Var& hidden) {
+    found = {hidden.value, head};
     return hidden;
   });
   return found;

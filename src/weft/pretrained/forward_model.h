@@ -60,11 +60,10 @@ class ForwardModel {
   const Tensor& chosen_hidden() const { return chosen_hidden_; }
   // On the last stage, what `head` makes of what it would read; empty elsewhere.
   Var result(const Pass& pass, Decoder::Head head);
-  // What the head would read, [T, H], its weight and cap; empty but on the last stage.
+  // What the head would read, [T, H], and the head; empty but on the last stage.
   struct BeforeHead {
     Tensor hidden;
-    Param* weight = nullptr;
-    float softcap = 0;  // of the logits; 0: none
+    HeadView head;
   };
   BeforeHead before_head(const Pass& pass);
   // Gives back the memory of results, which is kept for the next call.

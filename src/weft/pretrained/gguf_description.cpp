@@ -51,6 +51,7 @@ GgufDescription describe(const GgufFile& file) {
   d.has_output_bias = has("blk.0.attn_output.bias");
   d.has_head_norm = has("blk.0.attn_q_norm.weight");
   d.has_mlp_bias = has("blk.0.ffn_down.bias");
+  d.has_head_bias = has("output.bias");
   const auto count = [&](const char* pattern) {
     return std::ranges::count_if(file.tensors(), [&](const auto& t) { return matches_pattern(t.name, pattern); });
   };

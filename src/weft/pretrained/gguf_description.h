@@ -21,6 +21,7 @@ struct GgufDescription {
   // What the list of tensors says.
   int64_t vocab = 0;
   bool has_head = true, has_qkv_bias = false, has_output_bias = false, has_mlp_bias = false;
+  bool has_head_bias = false;
   bool has_head_norm = false, has_router_bias = false;
   bool lacks_values = false;  // some layer with keys has no projection to values
   bool has_layer_scale = false, has_state_norm = false;

@@ -64,6 +64,7 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
                     .has_qkv_bias = config.has_qkv_bias(),
                     .has_output_bias = config.has_output_bias(),
                     .has_mlp_bias = config.has_mlp_bias(),
+                    .has_head_bias = config.head_bias,
                     .has_head_norm = config.qk_norm,
                     .has_router_bias = config.has_router_bias(),
                     .lacks_values = config.global_values_are_keys,

@@ -105,7 +105,7 @@ const std::vector<HfFamily>& hf_families() {
           hf_kimi_families(),       hf_lfm2_families(),      hf_minimax_families(),  hf_nemotron_families(),
           hf_nemotron_h_families(), hf_opt_families(),       hf_seed_oss_families(), hf_smollm_families(),
           hf_stablelm_families(),   hf_starcoder_families(), hf_helium_families(),   hf_kolibri_families(),
-          hf_minicpm_families(),    hf_apertus_families()})
+          hf_minicpm_families(),    hf_apertus_families(),   hf_gptj_families(),     hf_nanochat_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();

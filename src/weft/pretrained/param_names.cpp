@@ -113,8 +113,11 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
   const int64_t group = (per_group + 2) * d, ffn = is_by_expert ? c.expert_ffn : shape[0];
   switch (layout.part) {
     case Part::all:
-      if (!layout.is_paired) return {};
-      return {.run = d, .stride = d, .turned = c.turned_dim()};
+      if (!layout.is_paired && !layout.is_swapped) return {};
+      return {.run = d,
+              .stride = d,
+              .turned = c.turned_dim(),
+              .lie = layout.is_swapped ? Turned::swapped : Turned::pairs};
     case Part::gate: return {.first = 0, .total = 2 * ffn};
     case Part::up: return {.first = ffn, .total = 2 * ffn};
     case Part::query:
@@ -134,7 +137,7 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
               .stride = d,
               .turned_at = rest,
               .turned = c.rotary_dim,
-              .keeps_halves = layout.has_halves};
+              .lie = layout.has_halves ? Turned::halves : Turned::pairs};
     }
     case Part::even:
     case Part::odd:
@@ -150,7 +153,7 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
               .run = c.rotary_dim,
               .stride = c.rotary_dim,
               .turned = c.rotary_dim,
-              .keeps_halves = layout.has_halves};
+              .lie = layout.has_halves ? Turned::halves : Turned::pairs};
     case Part::latent_key:
     case Part::latent_value: {
       const int64_t key = d - c.rotary_dim, both = key + c.values_dim();
@@ -163,7 +166,7 @@ IndexMap rows_of(const Layout& layout, const ModelConfig& c, const Shape& shape,
               .stride = c.index_head_dim,
               .turned_at = layout.has_halves ? c.index_head_dim - c.rotary_dim : 0,
               .turned = c.rotary_dim,
-              .keeps_halves = layout.has_halves};
+              .lie = layout.has_halves ? Turned::halves : Turned::pairs};
     case Part::head_query:
     case Part::head_gate:
       return {.first = layout.part == Part::head_gate ? d : 0, .total = 2 * q, .run = d, .stride = 2 * d};

@@ -59,6 +59,7 @@ struct Layout {
   Tiled tiled = Tiled::no;
   bool is_transposed = false;  // [in, out]
   bool is_paired = false;      // of each head, the halves that rotary positions turn lie pair by pair
+  bool is_swapped = false;     // or the second half before the first, which turns them the other way
   bool has_halves = false;     // latent parts have halves in place of pairs, and so has an index, whose come last
   VectorAs as = VectorAs::vector;
   bool is_convolution = false;  // [C, 1, W]

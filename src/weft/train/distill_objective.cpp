@@ -51,9 +51,9 @@ Var DistillObjective::loss(Context& context, Decoder& part, const MicroBatches::
   const ForwardModel::BeforeHead& view = views_[size_t(slot.micro_batch)];
   const DistillMix mix{float(recipe_.distill.alpha), float(recipe_.distill.temperature)};
   return part.result(context, slot.pass, x, brackets,
-                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                       return distill_loss(partition.tensor, weight, softcap, slot.batch.targets.data(),
-                                           {*view.weight, view.softcap, view.hidden}, mix, grad_scale, hidden);
+                     [&](const Partition& partition, const HeadView& head, const Var& hidden) {
+                       return distill_loss(partition.tensor, head, slot.batch.targets.data(),
+                                           {view.head, view.hidden}, mix, grad_scale, hidden);
                      });
 }
 

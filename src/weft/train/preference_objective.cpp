@@ -57,8 +57,8 @@ Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot
     }
   }
   return part.result(context, slot.pass, x, brackets,
-                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                       return sequence_loss(partition.tensor, {weight, softcap}, slot.batch.targets.data(), parts,
+                     [&](const Partition& partition, const HeadView& head, const Var& hidden) {
+                       return sequence_loss(partition.tensor, head, slot.batch.targets.data(), parts,
                                             int64_t(sequences.size()), spread, rule, grad_scale, hidden);
                      });
 }

@@ -12,6 +12,8 @@ std::vector<HfFamily> hf_gemma_families();
 std::vector<HfFamily> hf_deepseek_families();
 std::vector<HfFamily> hf_gpt2_families();
 std::vector<HfFamily> hf_neox_families();
+std::vector<HfFamily> hf_gptj_families();  // and Phi-1 and 2
+std::vector<HfFamily> hf_nanochat_families();
 std::vector<HfFamily> hf_falcon_families();
 std::vector<HfFamily> hf_falcon_h1_families();
 std::vector<HfFamily> hf_afmoe_families();
@@ -65,6 +67,9 @@ void attention_bias_field(HfFields& fields, ModelConfig& config);
 
 // "silu" and its like.
 void activation_field(HfFields& fields, const char* key, Activation& activation, std::string_view otherwise);
+
+// Of scores or logits: null for none; `otherwise`: what a file without the key means, 0 for none.
+void cap_field(HfFields& fields, const char* key, float& cap, double otherwise);
 
 // rope_theta, and rope_scaling, or rope_parameters which newer versions have in place of the two; and how many
 // elements of a head turn, as `partial_key`, unless that is null; `share` is what a file without it means.

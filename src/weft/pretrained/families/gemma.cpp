@@ -25,16 +25,6 @@ void score_scale_field(HfFields& f, ModelConfig& c) {
   c.attention_scale = float(1 / std::sqrt(divisor));
 }
 
-// Absent or null: no cap.
-void cap_field(HfFields& f, const char* key, float& cap, double otherwise) {
-  if (f.is_reading() && f.from().raw().contains(key) && !f.has(key))
-    cap = 0;
-  else if (f.is_reading() || cap > 0)
-    f.number(key, cap, otherwise);
-  else
-    f.to()[key] = nullptr;
-}
-
 // The activation is what hidden_activation says: the first files had another beside it, which nothing reads.
 void common_fields(HfFields& f, ModelConfig& c) {
   common_shape_fields(f, c);

@@ -1,5 +1,5 @@
 // OLMo as Hugging Face saves it: norms without weights; from 2 on norms behind attention and feed-forward parts, in 3
-// with local layers; and OLMoE.
+// with local layers; OLMoE, and FlexOlmo, of OLMo 2's blocks with experts.
 #include "weft/pretrained/families/families.h"
 
 namespace weft {
@@ -48,9 +48,20 @@ void olmoe_fields(HfFields& f, ModelConfig& c) {
   balance_loss_field(f, c, 0.01);
 }
 
+void flex_olmo_fields(HfFields& f, ModelConfig& c) {
+  if (!f.is_reading()) c.ffn = c.expert_ffn;
+  shape_fields(f, c);
+  rope_fields(f, c, 500000);
+  f.number("rms_norm_eps", c.norm_eps, 1e-6);
+  f.size("num_experts", c.experts, 7);
+  f.size("num_experts_per_tok", c.experts_per_token, 5);
+  f.flag("norm_topk_prob", c.norm_topk, false);
+  balance_loss_field(f, c, 0.01);
+}
+
 const std::vector<NameRow>& names(const ModelConfig&) {
   static const std::vector<NameRow> rows =
-      joined({outer_names(), post_norm_names(), attention_names(), gated_names()});
+      joined({outer_names(), post_norm_names(), attention_names(), gated_names(), expert_names()});
   return rows;
 }
 
@@ -83,6 +94,12 @@ std::vector<HfFamily> hf_olmo_families() {
            .architecture = "OlmoeForCausalLM",
            .fields = olmoe_fields,
            .names = llama_names,
+           .base = "model."},
+          {.family = "flex_olmo",
+           .model_type = "flex_olmo",
+           .architecture = "FlexOlmoForCausalLM",
+           .fields = flex_olmo_fields,
+           .names = names,
            .base = "model."}};
 }
 

@@ -191,6 +191,15 @@ void scaled_query_rope_fields(HfFields& f, ModelConfig& c, double theta) {
   f.to()[kParameters] = parameters;
 }
 
+void cap_field(HfFields& f, const char* key, float& cap, double otherwise) {
+  if (f.is_reading() && f.from().raw().contains(key) && !f.has(key))
+    cap = 0;
+  else if (f.is_reading() || cap > 0)
+    f.number(key, cap, otherwise);
+  else
+    f.to()[key] = nullptr;
+}
+
 bool rope_fields_by_layer(HfFields& f, ModelConfig& c, double theta, double local_theta) {
   if (!f.has("rope_parameters") || !f.from().at("rope_parameters").has("full_attention")) return false;
   const JsonView global = f.from().at("rope_parameters").at("full_attention"),

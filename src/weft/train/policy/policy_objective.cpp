@@ -225,15 +225,14 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
         measured_.clear();
         const MicroBatches::Slot& slot = read_.evaluation(batch);
         measured_tokens_.assign(slot.tokens.begin(), slot.tokens.end());
-        reference_->result(slot.pass,
-                           [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                             const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
-                               measured_.assign(logps.begin(), logps.end());
-                               return 0.0;
-                             };
-                             return token_loss(partition.tensor, {weight, softcap, float(recipe_.policy.temperature)},
-                                               slot.batch.targets.data(), take, 0, hidden);
-                           });
+        reference_->result(slot.pass, [&](const Partition& partition, const HeadView& head, const Var& hidden) {
+          const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
+            measured_.assign(logps.begin(), logps.end());
+            return 0.0;
+          };
+          return token_loss(partition.tensor, head, float(recipe_.policy.temperature), slot.batch.targets.data(),
+                            take, 0, hidden);
+        });
       }
       keep(step, first, &PolicyBatches::Answer::reference);
     }
@@ -332,9 +331,9 @@ std::optional<Validation> PolicyObjective::validate(Trainer& trainer, FunctionRe
 Var answer_tokens_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                        const PolicyConfig& config, const TokenRule& rule, float grad_scale, Brackets& brackets) {
   return part.result(context, slot.pass, x, brackets,
-                     [&](const Partition& partition, Param& weight, float softcap, const Var& hidden) {
-                       return token_loss(partition.tensor, {weight, softcap, float(config.temperature)},
-                                         slot.batch.targets.data(), rule, grad_scale, hidden);
+                     [&](const Partition& partition, const HeadView& head, const Var& hidden) {
+                       return token_loss(partition.tensor, head, float(config.temperature), slot.batch.targets.data(),
+                                         rule, grad_scale, hidden);
                      });
 }
 
