@@ -124,6 +124,15 @@ void Front::serve(const std::vector<api::ServedModel>& models, const std::functi
                              model.engine->limits().context,
                              options_.key_file.empty() ? "no key needed" : "a key is needed"));
   for (const api::ServedModel& model : models) {
+    if (model.embedding == EmbeddingRule()) continue;
+    output_.text(fmt::format("weft: {}: {}", model.name, to_text(model.embedding)));
+    output_.json({{"event", "embedding_rule"},
+                  {"model", model.name},
+                  {"pooling", name_of(model.embedding.pooling)},
+                  {"normalises", model.embedding.normalises},
+                  {"unknown", model.embedding.unknown}});
+  }
+  for (const api::ServedModel& model : models) {
     if (model.sampling.is_empty()) continue;
     output_.text(fmt::format("weft: {}: where a request says nothing, as the model's files say: {}", model.name,
                              to_text(model.sampling)));

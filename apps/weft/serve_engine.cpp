@@ -51,6 +51,26 @@ SamplingDefaults sampling_of(const EngineOptions& o, const ModelSource& source) 
   return defaults;
 }
 
+EmbeddingRule embedding_of(const EngineOptions& o, const ModelSource& source) {
+  EmbeddingRule rule = source.embedding_rule();
+  if (o.pooling == "model") return rule;
+  rule.pooling = parse_pooling("--pooling", o.pooling);
+  rule.unknown.clear();
+  return rule;
+}
+
+std::shared_ptr<const api::Relevance> relevance_of(const EngineOptions& o, const Tokenizer& tokenizer) {
+  if (o.reranker.empty()) return {};
+  const size_t comma = o.rerank_tokens.find(',');
+  if (comma == std::string::npos) throw UsageError("--rerank-tokens {}: write two words, as yes,no", o.rerank_tokens);
+  ChatTemplate chat = o.reranker == api::Relevance::kQwen3
+                          ? api::Relevance::qwen3()
+                          : ChatTemplate(read_file(o.reranker, ChatTemplate::kMostBytes), o.reranker);
+  return std::make_shared<api::Relevance>(std::move(chat), tokenizer,
+                                          std::string_view(o.rerank_tokens).substr(0, comma),
+                                          std::string_view(o.rerank_tokens).substr(comma + 1));
+}
+
 // Of the folder that was named: the checkpoints in it come and go.
 std::string name_of(const EngineOptions& o) {
   if (!o.name.empty()) return o.name;
@@ -219,6 +239,8 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
   model_.reasoning_format = reasoning_format_of(o, model_.chat_template.get(), *tokenizer_, model_.tool_format);
   model_.end_tokens = stop_tokens(source, *tokenizer_);
   model_.sampling = sampling_of(o, source);
+  model_.embedding = embedding_of(o, source);
+  model_.relevance = relevance_of(o, *tokenizer_);
   constraints_ =
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
   model_.constraints = constraints_.get();
@@ -281,6 +303,17 @@ void EngineOptions::add_to(CLI::App& command) {
                   "Where a request says nothing: model, as the model's files say; or none, as OpenAI's")
       ->capture_default_str()
       ->check(CLI::IsMember({"model", "none"}));
+  command
+      .add_option(
+          "--pooling", pooling,
+          "What the vector of a text is, of its tokens' hidden states: last, mean or weighted_mean; model: as "
+          "the model's files say, or else last")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"model", "last", "mean", "weighted_mean"}));
+  command.add_option("--reranker", reranker,
+                     "The model says yes or no to pairs of a query and a document, by the probability of which "
+                     "/v1/rerank and /v1/score judge them: qwen3, or a Jinja file that writes such a pair");
+  command.add_option("--rerank-tokens", rerank_tokens, "The two words, each a token")->capture_default_str();
   command
       .add_option("--lora", adapters, "NAME=FOLDER, several times: adapters (PEFT) that requests name as their model")
       ->allow_extra_args(false);

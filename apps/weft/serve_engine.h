@@ -18,7 +18,9 @@ constexpr const char* kOwnDraft = "mtp";
 
 struct EngineOptions {
   ForwardOptions forward;
-  std::string name, template_file, tool_format, reasoning_format = "auto", sampling = "model";
+  std::string name, template_file, tool_format, reasoning_format = "auto", sampling = "model", pooling = "model";
+  std::string reranker;  // empty: there is none
+  std::string rerank_tokens = "yes,no";
   ContinuousOptions engine;
   std::vector<std::string> adapters;  // "name=folder"
   std::string adapter_folder, draft;

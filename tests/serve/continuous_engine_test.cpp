@@ -428,35 +428,6 @@ TEST(ContinuousEngineMeshTest, AFailureIsNoticedWhileNothingIsAsked) {
   EXPECT_THROW(run(), Error);
 }
 
-TEST_F(ContinuousEngineTest, EmbedsByTheLastHiddenState) {
-  const std::vector<int32_t> prompt{5, 7, 11, 2, 30, 8, 9};
-  const std::vector<int32_t> positions{0, 1, 2, 3, 4, 5, 6};
-  const AttentionSpan span{.q_end = 7, .k_end = 7};
-  const Tensor hidden =
-      model_
-          .before_head({.ids = prompt.data(),
-                        .num_tokens = 7,
-                        .attention = {.positions = positions.data(), .spans = &span, .num_spans = 1}})
-          .hidden.slice_rows(6, 1);
-  const std::span state(hidden.data<float>(), size_t(hidden.numel()));
-  double squares = 0;
-  for (const float x : state) squares += double(x) * double(x);
-  for (const int64_t tokens_per_step : {1, 3, 256}) {
-    with_engine(model_, {.kv_blocks = 64, .tokens_per_step = tokens_per_step}, [&](Engine& engine) {
-      auto beside = ask(engine, greedy({1, 2, 3}, 20));
-      const Heard first = ask(engine, embedding_of(prompt)).get(), again = ask(engine, embedding_of(prompt)).get();
-      ASSERT_EQ(first.embedding.size(), state.size());
-      for (size_t i = 0; i < state.size(); ++i)
-        EXPECT_NEAR(first.embedding[i], double(state[i]) / std::sqrt(squares), 1e-5);
-      EXPECT_EQ(again.embedding, first.embedding);
-      EXPECT_EQ(first.finish.reason, FinishReason::stop);
-      EXPECT_EQ(first.finish.usage.prompt_tokens, 7);
-      EXPECT_TRUE(first.tokens.empty());
-      EXPECT_EQ(beside.get().tokens.size(), 20u);
-    });
-  }
-}
-
 // A model of few tokens repeats itself: what it said is a good draft token, and takes fewer steps to say again.
 TEST(ContinuousEngineDraftTest, TakesFewerSteps) {
   const auto ask_one = [](int64_t max_draft_tokens) {

@@ -193,9 +193,15 @@ class FakeEngine : public Engine {
   }
 
   bool advance(Job& job) {
+    if (job.request.kind == Request::Kind::weigh) {  // longer texts are judged better
+      std::vector<float> logits(job.request.weighed.size());
+      logits.front() = float(job.request.prompt.size());
+      job.sink->on_vector(logits);
+      return finish(job, FinishReason::stop, {});
+    }
     if (job.request.kind == Request::Kind::embed) {
       const std::vector<float> vector{float(job.request.prompt.size()), 0.5f};
-      job.sink->on_embedding(vector);
+      job.sink->on_vector(vector);
       return finish(job, FinishReason::stop, {});
     }
     if (job.made >= job.request.max_tokens) return finish(job, FinishReason::length, {});

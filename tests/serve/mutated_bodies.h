@@ -72,6 +72,8 @@ inline const std::vector<std::pair<std::string, std::string>>& good_bodies() {
        R"({"max_tokens":3,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"1"}]}]}],"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"any"}})"},
       {"/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"Hi"}]})"},
       {"/v1/embeddings", R"({"input":["a","b"],"encoding_format":"base64"})"},
+      {"/v1/score", R"({"text_1":"a","text_2":["b","c"]})"},
+      {"/v1/rerank", R"({"query":"a","documents":["b",{"text":"c"}],"top_n":1})"},
       {"/tokenize", R"({"prompt":"Hi","return_token_strs":true})"},
       {"/tokenize", R"({"messages":[{"role":"user","content":"Hi"}]})"},
       {"/detokenize", R"({"tokens":[72,105]})"},

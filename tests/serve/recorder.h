@@ -35,7 +35,7 @@ class Recorder : public RequestSink {
     }
     if (on_token_) on_token_();
   }
-  void on_embedding(std::span<const float> vector) override { heard_.embedding.assign(vector.begin(), vector.end()); }
+  void on_vector(std::span<const float> vector) override { heard_.embedding.assign(vector.begin(), vector.end()); }
   void on_finish(const Finish& finish) override {
     heard_.finish = finish;
     promise_.set_value(heard_);
@@ -67,9 +67,10 @@ inline Request greedy(std::vector<int32_t> prompt, int64_t max_tokens) {
   return request;
 }
 
-inline Request embedding_of(std::vector<int32_t> prompt) {
+inline Request embedding_of(std::vector<int32_t> prompt, Pooling pooling = Pooling::last) {
   Request request;
   request.kind = Request::Kind::embed;
+  request.pooling = pooling;
   request.prompt = std::move(prompt);
   return request;
 }

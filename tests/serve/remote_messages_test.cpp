@@ -16,11 +16,11 @@ auto fields_of(const SamplingOptions& x) {
 }
 // The constraint goes beside it.
 auto fields_of(const Request& x) {
-  const auto& [kind, prompt, adapter, most, least, sampling, stops, bad, constraint, scores, prompt_scores, priority,
-               user] = x;
-  return std::tuple_cat(
-      std::tie(kind, prompt, adapter, most, least, stops, bad, scores, prompt_scores, priority, user),
-      fields_of(sampling));
+  const auto& [kind, prompt, adapter, pooling, normalises, weighed, most, least, sampling, stops, bad, constraint,
+               scores, prompt_scores, priority, user] = x;
+  return std::tuple_cat(std::tie(kind, prompt, adapter, pooling, normalises, weighed, most, least, stops, bad, scores,
+                                 prompt_scores, priority, user),
+                        fields_of(sampling));
 }
 auto fields_of(const api::OutputForm& x) {
   const auto& [kind, text, choices, schemas, format, is_parallel, has_marker, reasoning_format, reasoning, trigger,
@@ -53,6 +53,8 @@ auto fields_of(const ScoredToken& x) {
 Request full_request() {
   Request r;
   r.kind = Request::Kind::embed;
+  r.pooling = Pooling::weighted_mean, r.normalises = false;
+  r.weighed = {21, 22};
   r.prompt = {5, 0, std::numeric_limits<int32_t>::max(), -1};
   r.adapter = std::string("law\0\xff", 5);
   r.max_tokens = std::numeric_limits<int64_t>::max(), r.min_tokens = 3;

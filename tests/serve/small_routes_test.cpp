@@ -1,4 +1,6 @@
 // Routes that generate no text, over real HTTP: vectors, tokens, models, what the server says of itself.
+#include <cmath>
+
 #include "serve/test_server.h"
 
 namespace weft {
@@ -35,6 +37,115 @@ TEST(EmbeddingsApiTest, FloatsOrBase64OrNotOffered) {
             "AABAQAAAAD8=");
   TestServer without({.engine = {.answer = saying("x"), .embeds = false}});
   EXPECT_EQ(without.post("/v1/embeddings", {{"input", "abc"}}).status, 501);
+}
+
+// The fake engine's vector of a text is [its tokens, 0.5].
+double cosine_of(double a, double b) { return (a * b + 0.25) / std::sqrt((a * a + 0.25) * (b * b + 0.25)); }
+
+TEST(EmbeddingsApiTest, PromptsStandBeforeTexts) {
+  TestServer server({.embedding = {.prompts = {{"query", "Q: "}, {"plain", ""}}, .default_prompt = "query"}});
+  const auto length = [&](json request) {
+    request["input"] = "abc";
+    return server.ask("/v1/embeddings", request)["data"][0]["embedding"][0];
+  };
+  EXPECT_EQ(length(json::object()), 6.0);
+  EXPECT_EQ(length({{"prompt_name", "plain"}}), 3.0);
+  const bench::HttpResult refused = server.post("/v1/embeddings", {{"input", "abc"}, {"prompt_name", "none"}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("prompts are plain, query"), std::string::npos) << refused.body;
+}
+
+TEST(EmbeddingsApiTest, AreRefusedWhereTheModelMakesThemOtherwise) {
+  TestServer server({.embedding = {.unknown = "a module Dense"}});
+  for (const json& request : {json{{"input", "abc"}}, json{{"query", "a"}, {"documents", {"b"}}}}) {
+    const bench::HttpResult refused =
+        server.post(request.contains("input") ? "/v1/embeddings" : "/v1/rerank", request);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_NE(refused.body.find("a module Dense"), std::string::npos) << refused.body;
+  }
+}
+
+TEST(ScoreApiTest, ScoresPairsByTheirAngle) {
+  TestServer server({.embedding = {.prompts = {{"query", "12"}, {"document", "1"}}}});
+  const auto scores = [&](const json& first, const json& second) {
+    std::vector<double> all;
+    const json reply = server.ask("/v1/score", {{"text_1", first}, {"text_2", second}});
+    for (const json& one : reply["data"]) {
+      EXPECT_EQ(one["index"], all.size());
+      all.push_back(one["score"]);
+    }
+    return all;
+  };
+  const auto expect = [&](const std::vector<double>& got, const std::vector<double>& want) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6);
+  };
+  expect(scores("a", "bc"), {cosine_of(3, 3)});
+  expect(scores("a", {"bc", "bcdef"}), {cosine_of(3, 3), cosine_of(3, 6)});
+  expect(scores({"a", "abcd"}, {"bc", "bcdef"}), {cosine_of(3, 3), cosine_of(6, 6)});
+  EXPECT_EQ(server.post("/score", {{"text_1", {"a", "b"}}, {"text_2", {"a", "b", "c"}}}).status, 400);
+  EXPECT_EQ(server.post("/score", {{"text_1", "a"}, {"text_2", json::array()}}).status, 400);
+}
+
+TEST(RerankApiTest, OrdersDocumentsByTheirAngleToTheQuery) {
+  TestServer server;
+  const json documents = {"a", {{"text", "abcdefgh"}}, "ab"};
+  json request = {{"query", "abcdefg"}, {"documents", documents}};
+  const json reply = server.ask("/v1/rerank", request);
+  const json& results = reply["results"];
+  ASSERT_EQ(results.size(), 3u);
+  const std::vector<std::pair<int, double>> want{{1, 8}, {2, 2}, {0, 1}};
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(results[i]["index"], want[i].first);
+    EXPECT_NEAR(double(results[i]["relevance_score"]), cosine_of(7, want[i].second), 1e-6);
+  }
+  EXPECT_EQ(results[0]["document"]["text"], "abcdefgh");
+  EXPECT_EQ(reply["usage"]["total_tokens"], 18);
+  request["top_n"] = 1, request["return_documents"] = false;
+  const json first = server.ask("/rerank", request)["results"];
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0]["index"], 1);
+  EXPECT_FALSE(first[0].contains("document"));
+  for (const json& wrong : {json{{"query", "a"}}, json{{"documents", {"a"}}}, json{{"query", "a"}, {"documents", 5}},
+                            json{{"query", "a"}, {"documents", {{{"title", "b"}}}}}})
+    EXPECT_EQ(server.post("/v2/rerank", wrong).status, 400) << wrong;
+}
+
+// A template may read messages, as vLLM's do, or variables. The fake engine's logit of "y" is the prompt's length.
+TEST(RerankApiTest, AModelJudgesPairs) {
+  for (const char* text :
+       {"{{ instruction }}{{ query }}: {{ document }}",
+        "{% for m in messages %}{{ m.content }}{% if m.role == 'query' %}: {% endif %}{% endfor %}"}) {
+    TestServer server({.reranker = text});
+    const auto judged = [](double length) { return 1 / (1 + std::exp(-length)); };
+    json request = {{"query", "ab"}, {"documents", {"c", "cdef"}}};
+    const json results = server.ask("/v1/rerank", request)["results"];
+    ASSERT_EQ(results.size(), 2u);
+    EXPECT_EQ(results[0]["index"], 1);
+    EXPECT_NEAR(double(results[0]["relevance_score"]), judged(8), 1e-6);
+    EXPECT_NEAR(double(results[1]["relevance_score"]), judged(5), 1e-6);
+    request["instruction"] = "In:";
+    EXPECT_NEAR(double(server.ask("/v1/rerank", request)["results"][1]["relevance_score"]), judged(8), 1e-6);
+    const json scores = server.ask("/v1/score", {{"text_1", {"a", "ab"}}, {"text_2", {"c", ""}}})["data"];
+    ASSERT_EQ(scores.size(), 2u);
+    EXPECT_NEAR(double(scores[0]["score"]), judged(4), 1e-6);
+    EXPECT_NEAR(double(scores[1]["score"]), judged(4), 1e-6);
+  }
+}
+
+TEST(RelevanceTest, WritesWhatQwen3RerankerReads) {
+  const ByteTokenizer tokenizer;
+  const api::Relevance relevance(api::Relevance::qwen3(), tokenizer, "y", "n");
+  const std::string text = relevance.prompt("What is {{ 1 }}?", "A <doc>.", "");
+  EXPECT_TRUE(text.starts_with("<|im_start|>system\nJudge whether")) << text;
+  EXPECT_TRUE(
+      text.ends_with("<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
+                     "<Query>: What is {{ 1 }}?\n<Document>: A <doc>.<|im_end|>\n<|im_start|>assistant\n"
+                     "<think>\n\n</think>\n\n"))
+      << text;
+  EXPECT_NE(relevance.prompt("q", "d", "Be strict").find("<Instruct>: Be strict\n"), std::string::npos);
+  EXPECT_THROW(api::Relevance(api::Relevance::qwen3(), tokenizer, "yes", "n"), UsageError);
+  EXPECT_NEAR(api::Relevance::score(std::array{1.0f, -1.0f}), 1 / (1 + std::exp(-2.0)), 1e-12);
 }
 
 TEST(SmallRoutesTest, TokenizeWritesPromptsAsChatsDo) {

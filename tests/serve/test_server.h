@@ -33,6 +33,8 @@ struct TestSetup {
   api::ReasoningFormat reasoning_format = api::ReasoningFormat::none;
   std::optional<api::FillInMiddle> fill_in_middle;
   SamplingDefaults sampling;
+  EmbeddingRule embedding;
+  const char* reranker = nullptr;  // a template
 };
 
 class TestServer {
@@ -48,6 +50,10 @@ class TestServer {
                 .reasoning_format = setup.reasoning_format,
                 .end_tokens = {ByteTokenizer::kEndOfDocument},
                 .sampling = setup.sampling,
+                .embedding = setup.embedding,
+                .relevance = setup.reranker ? std::make_shared<api::Relevance>(
+                                                  ChatTemplate(setup.reranker, "the test's"), tokenizer, "y", "n")
+                                            : nullptr,
                 .constraints = setup.constraints,
                 .adapter_folder = setup.adapter_folder,
                 .fill_in_middle = setup.fill_in_middle}});

@@ -204,6 +204,10 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   }
   Exported exported{folder, codes ? codes->notes() : std::vector<std::string>{}};
   const ModelUse use = write_use(source, made.path(), fs, exported.notes);
+  const EmbeddingRule rule = source.embedding_rule();
+  if (!rule.unknown.empty())
+    exported.notes.push_back(fmt::format("what makes vectors of texts was left out: {}", rule.unknown));
+  write_embedding_rule(rule, source.config().hidden, made.path(), fs);
   write_tensors(source, *text.family, tensors, dtypes, codes, made.path(), fs);
   write_file_atomically(fs, join_path(made.path(), kConfigName),
                         config_text(source, text, dtypes.front(), codes, use.ids, folder, exported.notes, fs));

@@ -65,6 +65,7 @@ class FoldedSource final : public ModelSource {
   std::optional<ChatTemplate::Text> chat_template() const override { return source_.chat_template(); }
   SpecialIds special_ids() const override { return source_.special_ids(); }
   SamplingDefaults sampling_defaults() const override { return source_.sampling_defaults(); }
+  EmbeddingRule embedding_rule() const override { return source_.embedding_rule(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return source_.dtype_of(param); }
 
   std::optional<StoredValues> values_of(const std::string&) const override { return {}; }

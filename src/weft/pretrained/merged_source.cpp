@@ -34,6 +34,7 @@ class MergedSource final : public ModelSource {
   std::optional<ChatTemplate::Text> chat_template() const override { return adapted_->chat_template(); }
   SpecialIds special_ids() const override { return adapted_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return adapted_->sampling_defaults(); }
+  EmbeddingRule embedding_rule() const override { return adapted_->embedding_rule(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
 
   std::optional<StoredValues> values_of(const std::string& param) const override {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "weft/models/decoder.h"
+#include "weft/pretrained/embedding_rule.h"
 #include "weft/pretrained/param_names.h"
 #include "weft/pretrained/sampling_defaults.h"
 #include "weft/pretrained/special_ids.h"
@@ -33,6 +34,7 @@ class ModelSource {
   virtual std::optional<ChatTemplate::Text> chat_template() const { return {}; }
   virtual SpecialIds special_ids() const { return {}; }  // that its files name, beside the tokenizer's own
   virtual SamplingDefaults sampling_defaults() const { return {}; }
+  virtual EmbeddingRule embedding_rule() const { return {}; }
 
   // In which a parameter is stored, if weft computes with it.
   virtual std::optional<DType> dtype_of(const std::string& param) const;

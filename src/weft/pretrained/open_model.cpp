@@ -188,6 +188,7 @@ class HuggingFaceSource final : public ModelSource {
     const auto json = generation_config();
     return json ? read_sampling_defaults(json->root()) : SamplingDefaults();
   }
+  EmbeddingRule embedding_rule() const override { return read_embedding_rule(path()); }
 
  private:
   std::optional<JsonDocument> generation_config() const {
@@ -222,6 +223,7 @@ class GgufSource final : public ModelSource {
   std::optional<ChatTemplate::Text> chat_template() const override { return read_gguf_chat_template(*file_); }
   SpecialIds special_ids() const override { return read_gguf_special_ids(*file_); }
   SamplingDefaults sampling_defaults() const override { return read_gguf_sampling_defaults(*file_); }
+  EmbeddingRule embedding_rule() const override { return read_gguf_embedding_rule(*file_); }
 
  private:
   GgufSource(const GgufModel& model, std::unique_ptr<GgufFile>&& file)

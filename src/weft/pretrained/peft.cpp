@@ -85,6 +85,7 @@ class AdaptedSource final : public ModelSource {
   int64_t step() const override { return base_->step(); }
   SpecialIds special_ids() const override { return base_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return base_->sampling_defaults(); }
+  EmbeddingRule embedding_rule() const override { return base_->embedding_rule(); }
   std::optional<DType> dtype_of(const std::string& param) const override {
     return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
   }

@@ -105,6 +105,8 @@ void ContinuousEngine::check_request(const Request& r) const {
   for (const int32_t token : r.prompt) {
     if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
   }
+  for (const int32_t token : r.weighed)
+    if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
   check_first_choice(r, limits_.vocab);
 }
 
@@ -119,7 +121,7 @@ RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink>
   check_open();
   if (int64_t(num_open_) >= limits_.max_open()) throw Busy("the queue is full; try again soon", kSoon);
   const int32_t adapter = adapter_number(request.adapter);
-  if (request.kind == Request::Kind::embed) request.max_tokens = 0;
+  if (request.kind != Request::Kind::generate) request.max_tokens = 0;
   request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));
   incoming_.push_back(std::make_unique<Sequence>(++last_id_, std::move(request), std::move(sink)));
   incoming_.back()->adapter = adapter;
@@ -340,6 +342,7 @@ void ContinuousEngine::tell_ends() {
 void ContinuousEngine::read(const StepPart& part, const PartChoice& chosen) {
   Sequence& s = *part.sequence;
   score_prompt(s, part, chosen.first_row);
+  pool(s, part, chosen.first_row);
   if (chosen.is_lost) return repeat_last(s);
   const bool goes_on = chosen.count > 0 || chosen.stop || !chosen.error.empty();
   if (s.remaining() > 0 && !goes_on) return;
@@ -356,7 +359,9 @@ void ContinuousEngine::read(const StepPart& part, const PartChoice& chosen) {
     scheduler_.accept(s, chosen.num_accepted);
   }
   const Request& r = s.request;
-  if (r.kind == Request::Kind::embed) return embed(s, chosen.first_row + part.num_wanted() - 1);
+  const int64_t last_row = chosen.first_row + part.num_wanted() - 1;
+  if (r.kind == Request::Kind::embed) return embed(s, last_row);
+  if (r.kind == Request::Kind::weigh) return weigh(s, last_row);
   for (int64_t i = 0; i < chosen.count; ++i) {
     TokenEvent event{.token = s.tokens[size_t(s.size() - chosen.count + i)]};
     if (r.logprobs)
@@ -370,11 +375,38 @@ void ContinuousEngine::read(const StepPart& part, const PartChoice& chosen) {
   if (s.num_answer() >= r.max_tokens) end(s, {.reason = FinishReason::length});
 }
 
-// The hidden state of the last token, which has seen all of them, at length 1.
+void ContinuousEngine::pool(Sequence& s, const StepPart& part, int64_t first_row) {
+  if (!s.request.pools_all() || part.num_wanted() == 0) return;
+  runner_.hidden(first_row, part.num_wanted(), hidden_);
+  const size_t width = hidden_.size() / size_t(part.num_wanted());
+  s.pooled.resize(width);
+  for (size_t begin = 0; begin < hidden_.size(); begin += width) {
+    ++s.num_pooled;
+    const double weight = s.request.pooling == Pooling::mean ? 1 : double(s.num_pooled);
+    for (size_t i = 0; i < width; ++i) s.pooled[i] += weight * double(hidden_[begin + i]);
+  }
+}
+
+// The hidden state of the last token, which has seen all of them, or their mean.
 void ContinuousEngine::embed(Sequence& s, int64_t row) {
-  runner_.hidden(row, embedding_);
-  to_unit_length(embedding_);
-  s.sink->on_embedding(embedding_);
+  if (s.request.pools_all()) {
+    const auto count = double(s.num_prompt);
+    const double weights = s.request.pooling == Pooling::mean ? count : count * (count + 1) / 2;
+    vector_.clear();
+    for (const double sum : s.pooled) vector_.push_back(float(sum / weights));
+  } else {
+    runner_.hidden(row, 1, vector_);
+  }
+  if (s.request.normalises) to_unit_length(vector_);
+  s.sink->on_vector(vector_);
+  end(s, {.reason = FinishReason::stop});
+}
+
+void ContinuousEngine::weigh(Sequence& s, int64_t row) {
+  const std::span<const float> logits = choice_.logits().whole(row);
+  vector_.clear();
+  for (const int32_t token : s.request.weighed) vector_.push_back(logits[size_t(token)]);
+  s.sink->on_vector(vector_);
   end(s, {.reason = FinishReason::stop});
 }
 

@@ -110,7 +110,9 @@ class ContinuousEngine : public Engine {
   void read(const StepPart& part, const PartChoice& choice);
   void repeat_last(Sequence& s);
   void drop_parts(const Sequence& s);
+  void pool(Sequence& s, const StepPart& part, int64_t first_row);
   void embed(Sequence& s, int64_t row);
+  void weigh(Sequence& s, int64_t row);
   void score_prompt(Sequence& s, const StepPart& part, int64_t first_row);
   void end(Sequence& s, Finish finish);
   void publish();
@@ -138,7 +140,7 @@ class ContinuousEngine : public Engine {
   std::vector<Ended> ended_;    // in this step, not yet told
   StepChoice choice_;
   LogProbs log_probs_;
-  std::vector<float> embedding_;
+  std::vector<float> hidden_, vector_;
   EngineStats totals_;
 
   mutable std::mutex mutex_;

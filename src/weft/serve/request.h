@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "weft/pretrained/embedding_rule.h"
 #include "weft/serve/log_probs.h"
 #include "weft/serve/sampler.h"
 
@@ -34,10 +35,14 @@ class TokenConstraint {
 
 // Stop strings, echo and n belong to the layer above: it sees text, knows the prompt, and submits n requests.
 struct Request {
-  enum class Kind : uint8_t { generate, embed };
+  enum class Kind : uint8_t { generate, embed, weigh };
   Kind kind = Kind::generate;
   std::vector<int32_t> prompt;  // at least one token
   std::string adapter;          // empty: the model itself
+  // Of Kind::embed: how its vector is made of hidden states, and whether that is divided by its length.
+  Pooling pooling = Pooling::last;
+  bool normalises = true;
+  std::vector<int32_t> weighed;  // of Kind::weigh: tokens whose logits behind the prompt are wanted
 
   int64_t max_tokens = 16;  // 0: only the prompt's log probabilities are wanted
   int64_t min_tokens = 0;   // until there are that many, no stop token is chosen, but where a constraint has no other
@@ -54,6 +59,9 @@ struct Request {
 
   int32_t priority = 0;  // smaller ones go first
   std::string user;      // who asks, for fairness; empty: nobody
+
+  // Its vector is made of what all tokens of the prompt are left at.
+  bool pools_all() const { return kind == Kind::embed && pooling != Pooling::last; }
 };
 
 using RequestId = uint64_t;
@@ -95,8 +103,8 @@ class RequestSink {
   // prompt may come in several calls.
   virtual void on_prompt(std::span<const TokenLogProbs>) {}
   virtual void on_tokens(std::span<const TokenEvent> tokens) = 0;
-  virtual void on_embedding(std::span<const float>) {}  // of Kind::embed, [D] and of length 1
-  virtual void on_finish(const Finish& finish) = 0;     // exactly once; the last call
+  virtual void on_vector(std::span<const float>) {}  // of Kind::embed, [D]; of Kind::weigh, a logit of each token
+  virtual void on_finish(const Finish& finish) = 0;  // exactly once; the last call
 };
 
 }  // namespace weft

@@ -72,6 +72,8 @@ struct Sequence {
 
   // The engine's.
   int64_t num_told = 0;        // entries of the prompt's log probabilities
+  int64_t num_pooled = 0;      // tokens whose hidden states are in `pooled`
+  std::vector<double> pooled;  // a sum
   int64_t num_completion = 0;  // tokens chosen, a stop token among them
   int64_t num_at_once = 0;     // of the next ones, those that are read before another step, since one was lost
   Clock::time_point submitted;
@@ -89,9 +91,10 @@ struct Sequence {
     const bool has_ended = unread >= 0 && num_answer() >= request.max_tokens;
     return size() - num_computed - (has_ended ? 1 : 0);
   }
-  // The first row whose logits somebody waits for: what follows the last token, or a prompt's token that has not been
-  // scored. The first entry of a scored prompt takes no row.
+  // The first row that somebody waits for: what follows the last token, or a prompt's token that has not been scored
+  // or pooled. The first entry of a scored prompt takes no row.
   int64_t first_wanted() const {
+    if (request.pools_all()) return std::min(num_pooled, size() - 1);
     const bool is_scored = request.prompt_logprobs && num_told < num_prompt;
     return is_scored ? std::max<int64_t>(num_told - 1, 0) : size() - 1;
   }

@@ -55,6 +55,7 @@ void StepChoice::wish(const StepPart& part, const PartChoice& choice, Scratch& s
     const int64_t row = choice.first_row + at - part.first_wanted;
     *of_prompt > LogitRows::kMostTop ? logits_.wish_whole(row) : logits_.wish_token(row, s.tokens[size_t(at + 1)]);
   }
+  if (s.request.kind == Request::Kind::weigh && part.end() == s.size()) logits_.wish_whole(choice.first);
   if (!is_answered(part)) return;
   const bool has_alternatives = of_answer.value_or(0) > LogitRows::kMostTop;
   scratch.said.assign(s.answer().begin(), s.answer().end());
@@ -78,6 +79,7 @@ bool StepChoice::leave_unread(std::span<const StepPart> parts, bool has_states) 
   if (!has_logits_ || !logits_.may_change()) return false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const StepPart& part = parts[i];
+    if (part.sequence && part.sequence->request.pools_all()) return false;
     if (!part.sequence || part.end() < part.sequence->size()) continue;
     // An embedding lies where the next step leaves its own, and the state behind a row that is lost is no more.
     if (!is_answered(part) || !part.sequence->draft_tokens.empty() || part.sequence->num_at_once > 0) return false;

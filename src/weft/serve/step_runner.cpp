@@ -125,12 +125,12 @@ Tensor StepRunner::predict(std::span<const int32_t> from, const Tensor& found) {
   return compute(Order::predict, found);
 }
 
-void StepRunner::hidden(int64_t row, std::vector<float>& state) const {
+void StepRunner::hidden(int64_t first, int64_t count, std::vector<float>& states) const {
   Context& context = model_.context();
-  state.resize(size_t(model_.config().hidden));
-  const Tensor wide = context.empty(DType::f32, {1, model_.config().hidden});
-  context.kernels.convert(context.stream, wide, model_.chosen_hidden().slice_rows(row, 1));
-  std::copy_n(on_host(context.stream, wide).data<float>(), state.size(), state.begin());
+  const Tensor wide = context.empty(DType::f32, {count, model_.config().hidden});
+  context.kernels.convert(context.stream, wide, model_.chosen_hidden().slice_rows(first, count));
+  states.resize(size_t(wide.numel()));
+  std::copy_n(on_host(context.stream, wide).data<float>(), states.size(), states.begin());
 }
 
 void StepRunner::stop() {

@@ -68,8 +68,8 @@ class StepRunner {
   // from: of each row, that of the last run() or predict() it goes on with. Logits as run() gives them, or none.
   // found: as for run().
   Tensor predict(std::span<const int32_t> from, const Tensor& found = {});
-  // The hidden states of these rows, as float: [H] of one of them.
-  void hidden(int64_t row, std::vector<float>& state) const;
+  // The hidden states of these rows, as float: [count, H] of those from `first` on.
+  void hidden(int64_t first, int64_t count, std::vector<float>& states) const;
   void stop();
   // Between steps: every rank gets its part of an adapter, or drops it. What is wrong with it; empty when it is
   // there.

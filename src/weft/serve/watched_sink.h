@@ -15,7 +15,7 @@ class WatchedSink : public RequestSink {
 
   void on_prompt(std::span<const TokenLogProbs> prompt) override { sink_->on_prompt(prompt); }
   void on_tokens(std::span<const TokenEvent> tokens) override { sink_->on_tokens(tokens); }
-  void on_embedding(std::span<const float> vector) override { sink_->on_embedding(vector); }
+  void on_vector(std::span<const float> vector) override { sink_->on_vector(vector); }
   void on_finish(const Finish& finish) override {
     if (ending_) ending_();
     sink_->on_finish(finish);

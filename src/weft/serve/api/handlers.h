@@ -12,6 +12,8 @@ void responses(Context&, const http::Request&, const ExchangePointer&);
 void messages(Context&, const http::Request&, const ExchangePointer&);
 void count_tokens(Context&, const http::Request&, const ExchangePointer&);
 void embeddings(Context&, const http::Request&, const ExchangePointer&);
+void score(Context&, const http::Request&, const ExchangePointer&);
+void rerank(Context&, const http::Request&, const ExchangePointer&);
 void tokenize(Context&, const http::Request&, const ExchangePointer&);
 void detokenize(Context&, const http::Request&, const ExchangePointer&);
 void list_models(Context&, const http::Request&, const ExchangePointer&);

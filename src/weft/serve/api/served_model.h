@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "weft/pretrained/embedding_rule.h"
 #include "weft/serve/api/fill_in_middle.h"
 #include "weft/serve/api/reasoning_families.h"
+#include "weft/serve/api/relevance.h"
 #include "weft/serve/api/tool_calls.h"
 #include "weft/serve/engine.h"
 #include "weft/text/chat_template.h"
@@ -51,10 +53,12 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // null: a model that only continues texts
   ToolFormat tool_format = ToolFormat::hermes;
   ReasoningFormat reasoning_format = ReasoningFormat::none;
-  std::vector<int32_t> end_tokens;           // each ends an answer
-  SamplingDefaults sampling = {};            // where a request says nothing
-  ConstraintFactory* constraints = nullptr;  // null: output of a given form is not offered
-  std::string adapter_folder = {};           // adapters below it may be loaded by name; empty: none may
+  std::vector<int32_t> end_tokens;  // each ends an answer
+  SamplingDefaults sampling = {};   // where a request says nothing
+  EmbeddingRule embedding = {};
+  std::shared_ptr<const Relevance> relevance = {};  // null: texts are compared by their vectors
+  ConstraintFactory* constraints = nullptr;         // null: output of a given form is not offered
+  std::string adapter_folder = {};                  // adapters below it may be loaded by name; empty: none may
   std::optional<FillInMiddle> fill_in_middle = {};
 };
 

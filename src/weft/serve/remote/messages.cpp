@@ -12,7 +12,11 @@ template <class E>
 constexpr E last_of() = delete;
 template <>
 constexpr Request::Kind last_of() {
-  return Request::Kind::embed;
+  return Request::Kind::weigh;
+}
+template <>
+constexpr Pooling last_of() {
+  return Pooling::weighted_mean;
 }
 template <>
 constexpr FinishReason last_of() {
@@ -190,10 +194,10 @@ void name_fields(Io& io, Field<Io, SamplingOptions>& x) {
 // The constraint goes as a form beside the request.
 template <class Io>
 void name_fields(Io& io, Field<Io, Request>& x) {
-  auto& [kind, prompt, adapter, max_tokens, min_tokens, sampling, stop_tokens, bad_words, constraint, logprobs,
-         prompt_logprobs, priority, user] = x;
-  io(kind, prompt, adapter, max_tokens, min_tokens, sampling, stop_tokens, bad_words, logprobs, prompt_logprobs,
-     priority, user);
+  auto& [kind, prompt, adapter, pooling, normalises, weighed, max_tokens, min_tokens, sampling, stop_tokens, bad_words,
+         constraint, logprobs, prompt_logprobs, priority, user] = x;
+  io(kind, prompt, adapter, pooling, normalises, weighed, max_tokens, min_tokens, sampling, stop_tokens, bad_words, logprobs,
+     prompt_logprobs, priority, user);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, api::OutputForm>& x) {

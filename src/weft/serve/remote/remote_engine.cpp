@@ -197,7 +197,7 @@ void RemoteEngine::take(TokensCame& message) {
 }
 
 void RemoteEngine::take(Embedded& message) {
-  if (RequestSink* const sink = find(message.id)) sink->on_embedding(message.vector);
+  if (RequestSink* const sink = find(message.id)) sink->on_vector(message.vector);
 }
 
 void RemoteEngine::take(Finished& message) {

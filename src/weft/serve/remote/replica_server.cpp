@@ -62,7 +62,7 @@ class ReplicaServer::Sink : public RequestSink {
     for (const TokenEvent& one : tokens) message.tokens.push_back({one.token, copy_of(one.log_probs)});
     shared_->send(std::move(message));
   }
-  void on_embedding(std::span<const float> vector) override {
+  void on_vector(std::span<const float> vector) override {
     shared_->send(Embedded{id_, {vector.begin(), vector.end()}});
   }
   void on_finish(const Finish& finish) override {

@@ -1,0 +1,48 @@
+// EmbeddingRule: how a vector of a text is made of a model's hidden states, as its files say.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+class GgufFile;
+class GgufMetadata;
+class FileSystem;
+
+// Of the hidden states of a text's tokens, behind the last norm: the last one; their mean; or their mean where the
+// i-th counts i times, so that those which saw more say more (Muennighoff, "SGPT: GPT Sentence Embeddings for
+// Semantic Search", 2022).
+enum class Pooling : uint8_t { last, mean, weighted_mean };
+
+struct EmbeddingRule {
+  Pooling pooling = Pooling::last;
+  bool normalises = true;                      // to length 1
+  std::map<std::string, std::string> prompts;  // by name: what is written before a text
+  std::string default_prompt;                  // the name of the one that is, where a request names none; empty: none
+  std::string unknown;                         // what its files ask for that weft does not do; empty: nothing
+
+  bool operator==(const EmbeddingRule&) const = default;
+};
+
+// "last", "mean", "weighted_mean".
+std::string_view name_of(Pooling pooling);
+// Throws UsageError naming `option` and the choices.
+Pooling parse_pooling(std::string_view option, std::string_view name);
+
+// "vectors of texts are means of hidden states, of length 1", or why there are none.
+std::string to_text(const EmbeddingRule& rule);
+
+// Of a folder as sentence-transformers writes it: modules.json, the folders of modules that it names, and
+// config_sentence_transformers.json. Without these, the default. Throws Error naming what is malformed.
+EmbeddingRule read_embedding_rule(const std::string& folder);
+// Nothing where it is the default, or has something unknown. hidden: the elements of a vector.
+void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs);
+
+// Of the key "ARCHITECTURE.pooling_type", as llama.cpp has it.
+EmbeddingRule read_gguf_embedding_rule(const GgufFile& file);
+// Gives whether the file then says all of it.
+bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule);
+
+}  // namespace weft

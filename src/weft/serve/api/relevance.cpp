@@ -1,0 +1,49 @@
+// Relevance: a template and two tokens.
+#include "weft/serve/api/relevance.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace weft::api {
+namespace {
+
+constexpr std::string_view kQwen3Template =
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct "
+    "provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: "
+    "{{ instruction or 'Given a web search query, retrieve relevant passages that answer the query' }}\n<Query>: "
+    "{{ query }}\n<Document>: {{ document }}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>{{ '\n\n' }}";
+
+int32_t token_of(const Tokenizer& tokenizer, std::string_view word) {
+  const std::vector<int32_t> ids = tokenizer.encode(word, {});
+  if (ids.size() != 1)
+    throw UsageError("--rerank-tokens: \"{}\" is {} tokens of this model's tokenizer, and must be one", word,
+                     ids.size());
+  return ids.front();
+}
+
+}  // namespace
+
+Relevance::Relevance(ChatTemplate chat, const Tokenizer& tokenizer, std::string_view yes, std::string_view no)
+    : chat_(std::move(chat)), tokens_{token_of(tokenizer, yes), token_of(tokenizer, no)} {}
+
+ChatTemplate Relevance::qwen3() { return ChatTemplate(kQwen3Template, "--reranker qwen3"); }
+
+std::string Relevance::prompt(const std::string& query, const std::string& document,
+                              const std::string& instruction) const {
+  using nlohmann::ordered_json;
+  ordered_json messages = ordered_json::array();
+  const auto add = [&](const char* role, const std::string& content) {
+    messages.push_back({{"role", role}, {"content", content}});
+  };
+  if (!instruction.empty()) add("system", instruction);
+  add("query", query), add("document", document);
+  const auto text = [](const std::string& value) { return jinja::Value::from_json(ordered_json(value)); };
+  return chat_.render(
+      {.messages = jinja::Value::from_json(messages),
+       .add_generation_prompt = true,
+       .variables = {{"query", text(query)}, {"document", text(document)}, {"instruction", text(instruction)}}});
+}
+
+double Relevance::score(std::span<const float> logits) { return 1 / (1 + std::exp(double(logits[1] - logits[0]))); }
+
+}  // namespace weft::api

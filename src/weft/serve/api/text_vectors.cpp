@@ -1,0 +1,98 @@
+// TextVectors: the engine's thread and the handler's both come here.
+#include "weft/serve/api/text_vectors.h"
+
+#include <mutex>
+
+namespace weft::api {
+namespace {
+
+class VectorsJob {
+ public:
+  // kind: embed or weigh
+  VectorsJob(ExchangePointer exchange, Plan plan, Request::Kind kind, ReplyOfVectors reply)
+      : kind_(kind),
+        exchange_(std::move(exchange)),
+        plan_(std::move(plan)),
+        reply_(std::move(reply)),
+        vectors_(plan_.prompts.size()) {}
+
+  void start(const std::shared_ptr<VectorsJob>& self) {
+    std::vector<RequestId> ids;
+    for (size_t i = 0; i < plan_.prompts.size(); ++i) {
+      Request request;
+      request.kind = kind_;
+      request.prompt = plan_.prompts[i];
+      request.adapter = plan_.adapter;
+      request.pooling = plan_.model->embedding.pooling;
+      request.normalises = plan_.model->embedding.normalises;
+      if (kind_ == Request::Kind::weigh) request.weighed = plan_.model->relevance->tokens();
+      try {
+        ids.push_back(plan_.model->engine->submit(std::move(request), std::make_unique<Sink>(self, i)));
+      } catch (...) {
+        for (const RequestId id : ids) plan_.model->engine->cancel(id);
+        const std::lock_guard lock(mutex_);
+        is_over_ = true;
+        throw;
+      }
+    }
+    exchange_->when_gone([engine = plan_.model->engine, ids] {
+      for (const RequestId id : ids) engine->cancel(id);
+    });
+  }
+
+ private:
+  class Sink : public RequestSink {
+   public:
+    Sink(std::shared_ptr<VectorsJob> job, size_t index) : job_(std::move(job)), index_(index) {}
+    void on_tokens(std::span<const TokenEvent>) override {}
+    void on_vector(std::span<const float> vector) override {
+      job_->vectors_[index_].assign(vector.begin(), vector.end());
+    }
+    void on_finish(const Finish& finish) override { job_->finish(finish); }
+
+   private:
+    const std::shared_ptr<VectorsJob> job_;
+    const size_t index_;
+  };
+
+  void finish(const Finish& finish) {
+    const std::lock_guard lock(mutex_);
+    if (is_over_) return;
+    const bool is_fine = finish.reason == FinishReason::stop || finish.reason == FinishReason::length;
+    is_over_ = !is_fine || ++num_done_ == vectors_.size();
+    if (!is_fine) return exchange_->reply(error_reply(to_api_error(finish), Dialect::openai));
+    if (!is_over_) return;
+    try {
+      exchange_->reply(reply_(plan_, vectors_));
+    } catch (const ApiError& e) {
+      exchange_->reply(error_reply(e, Dialect::openai));
+    }
+  }
+
+  const Request::Kind kind_;
+  const ExchangePointer exchange_;
+  const Plan plan_;
+  const ReplyOfVectors reply_;
+  TextVectors vectors_;
+  std::mutex mutex_;
+  size_t num_done_ = 0;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+void answer_by_relevance(const ExchangePointer& exchange, Plan plan, ReplyOfVectors reply) {
+  const auto job = std::make_shared<VectorsJob>(exchange, std::move(plan), Request::Kind::weigh, std::move(reply));
+  job->start(job);
+}
+
+void answer_by_vectors(const ExchangePointer& exchange, Plan plan, ReplyOfVectors reply) {
+  if (const std::string& unknown = plan.model->embedding.unknown; !unknown.empty())
+    throw ApiError(400, fmt::format("{}: its vectors are made by {}, which weft does not do; weft serve --pooling "
+                                    "says another way",
+                                    plan.model->name, unknown));
+  const auto job = std::make_shared<VectorsJob>(exchange, std::move(plan), Request::Kind::embed, std::move(reply));
+  job->start(job);
+}
+
+}  // namespace weft::api
