@@ -13,12 +13,12 @@ namespace {
 constexpr int64_t kTokens = 6, kVocab = 11, kHidden = 5, kTeacherHidden = 7;
 const std::vector<int32_t> kTargets{3, -1, 10, 0, 5, 3};
 
-// log softmax(x wᵀ / t) of a row.
-std::vector<double> log_probabilities(const double* x, const Tensor& w, double t) {
+// log softmax((x wᵀ + b) / t) of a row.
+std::vector<double> log_probabilities(const double* x, const Tensor& w, const Tensor& b, double t) {
   std::vector<double> logits;
   double sum = 0;
   for (int64_t v = 0; v < w.dim(0); ++v) {
-    double dot = 0;
+    double dot = b.data<double>()[v];
     for (int64_t i = 0; i < w.dim(1); ++i) dot += x[i] * w.data<double>()[v * w.dim(1) + i];
     logits.push_back(dot / t), sum += std::exp(dot / t);
   }
@@ -32,6 +32,10 @@ TEST(DistillLossTest, EqualsPlainLoopsAndCentralDifferences) {
   Param teacher("teacher", Shape{kVocab, kTeacherHidden}, Init::zeros());
   student.value = rank.normal(DType::f64, student.shape, "student");
   student.grad = rank.context.empty(DType::f64, student.shape);
+  Param bias("head.bias", Shape{kVocab}, Init::zeros()), teacher_bias("teacher.bias", Shape{kVocab}, Init::zeros());
+  bias.value = rank.normal(DType::f64, bias.shape, "bias");
+  bias.grad = rank.context.empty(DType::f64, bias.shape);
+  teacher_bias.value = rank.normal(DType::f64, bias.shape, "teacher's bias");
   teacher.value = rank.normal(DType::f64, teacher.shape, "teacher");
   const Tensor x = rank.normal(DType::f64, {kTokens, kHidden}, "x");
   const Tensor h = rank.normal(DType::f64, {kTokens, kTeacherHidden}, "h");
@@ -41,11 +45,12 @@ TEST(DistillLossTest, EqualsPlainLoopsAndCentralDifferences) {
     for (int64_t t = 0; t < kTokens; ++t) {
       if (kTargets[size_t(t)] < 0) continue;
       const double* const row = x.data<double>() + t * kHidden;
-      const auto p = log_probabilities(h.data<double>() + t * kTeacherHidden, teacher.value, 2);
-      const auto q = log_probabilities(row, student.value, 2);
+      const auto p = log_probabilities(h.data<double>() + t * kTeacherHidden, teacher.value, teacher_bias.value, 2);
+      const auto q = log_probabilities(row, student.value, bias.value, 2);
       double kl = 0;
       for (size_t v = 0; v < p.size(); ++v) kl += std::exp(p[v]) * (p[v] - q[v]);
-      sum += 0.25 * -log_probabilities(row, student.value, 1)[size_t(kTargets[size_t(t)])] + 0.75 * 4 * kl;
+      sum +=
+          0.25 * -log_probabilities(row, student.value, bias.value, 1)[size_t(kTargets[size_t(t)])] + 0.75 * 4 * kl;
     }
     return sum;
   };
@@ -53,7 +58,8 @@ TEST(DistillLossTest, EqualsPlainLoopsAndCentralDifferences) {
   rank.context.tape = &tape;
   const Var in = tape.leaf(rank.context, x);
   constexpr float kGradScale = 0.5f;
-  const Var loss = distill_loss(TensorParallel(), {&student}, kTargets.data(), {{&teacher}, h}, mix, kGradScale, in);
+  const Var loss = distill_loss(TensorParallel(), {&student, &bias}, kTargets.data(), {{&teacher, &teacher_bias}, h},
+                                mix, kGradScale, in);
   EXPECT_NEAR(*loss.value.data<double>(), want(), 1e-10);
   const Tensor dy = rank.context.empty_like(loss.value);
   rank.context.kernels.fill(rank.stream, dy, 1);
@@ -74,6 +80,7 @@ TEST(DistillLossTest, EqualsPlainLoopsAndCentralDifferences) {
   };
   expect_slopes(x, tape.grad(in), "x");
   expect_slopes(student.value, student.grad, "weight");
+  expect_slopes(bias.value, bias.grad, "bias");
 }
 
 // Saves a model that has other widths than the student.

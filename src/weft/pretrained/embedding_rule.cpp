@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <vector>
 
 #include "weft/base/file.h"
@@ -75,15 +76,17 @@ Pooling parse_pooling(std::string_view option, std::string_view name) {
   return Pooling(found - std::begin(kPoolings));
 }
 
+std::string prompt_names(const EmbeddingRule& rule) {
+  return fmt::format("{}", fmt::join(std::views::keys(rule.prompts), ", "));
+}
+
 std::string to_text(const EmbeddingRule& rule) {
   if (!rule.unknown.empty()) return fmt::format("no vectors of texts, which its files make by {}", rule.unknown);
   constexpr std::string_view kAre[] = {"the last hidden state", "means of hidden states",
                                        "means of hidden states, later ones weighing more"};
   std::string text =
       fmt::format("vectors of texts are {}{}", kAre[size_t(rule.pooling)], rule.normalises ? ", of length 1" : "");
-  std::vector<std::string> names;
-  for (const auto& [name, prompt] : rule.prompts) names.push_back(name);
-  if (!names.empty()) text += fmt::format(", with prompts {}", fmt::join(names, ", "));
+  if (!rule.prompts.empty()) text += fmt::format(", with prompts {}", prompt_names(rule));
   return text;
 }
 

@@ -31,6 +31,8 @@ std::string_view name_of(Pooling pooling);
 // Throws UsageError naming `option` and the choices.
 Pooling parse_pooling(std::string_view option, std::string_view name);
 
+// "document, query"; empty: there are none.
+std::string prompt_names(const EmbeddingRule& rule);
 // "vectors of texts are means of hidden states, of length 1", or why there are none.
 std::string to_text(const EmbeddingRule& rule);
 

@@ -35,11 +35,10 @@ std::string named_prompt(const JsonView& body, const EmbeddingRule& rule) {
   if (!body.has(kName)) return default_prompt(rule);
   const auto found = rule.prompts.find(body[kName].string());
   if (found != rule.prompts.end()) return found->second;
-  std::vector<std::string> names;
-  for (const auto& [name, text] : rule.prompts) names.push_back(name);
+  const std::string names = prompt_names(rule);
   throw ApiError(400,
                  names.empty() ? fmt::format("{}: this model's files have no prompts", kName)
-                               : fmt::format("{}: this model's prompts are {}", kName, fmt::join(names, ", ")),
+                               : fmt::format("{}: this model's prompts are {}", kName, names),
                  {}, kName);
 }
 
@@ -85,12 +84,11 @@ std::vector<std::string> read_texts(const JsonView& body, const char* key, const
   return texts;
 }
 
-int64_t num_tokens(const Plan& plan) {
-  return std::accumulate(plan.prompts.begin(), plan.prompts.end(), int64_t(0),
-                         [](int64_t sum, const auto& prompt) { return sum + int64_t(prompt.size()); });
+json usage_of(const Plan& plan) {
+  size_t tokens = 0;
+  for (const auto& prompt : plan.prompts) tokens += prompt.size();
+  return {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
 }
-
-json usage_of(const Plan& plan) { return {{"prompt_tokens", num_tokens(plan)}, {"total_tokens", num_tokens(plan)}}; }
 
 // Of the angle between them; 0 where one of them has none.
 double cosine(const std::vector<float>& a, const std::vector<float>& b) {
