@@ -11,7 +11,8 @@ namespace weft::app {
 struct ForwardOptions {
   std::string model, adapter, mesh, device, dtype = "fp32", quantize = "auto";
   int threads = 0;
-  bool in_place = false;  // weights in blocks are not copied
+  bool in_place = false;     // weights in blocks are not copied
+  bool writes_texts = true;  // what the model is for, so that one which only scores them is refused
   WithMtp mtp = WithMtp::no;
   // Of the mesh's dp, each replica is run by itself, on devices of its own; where a launcher started the ranks, each
   // on ranks of its own, and `replica` is 0.

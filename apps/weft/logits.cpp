@@ -34,7 +34,9 @@ void logits(const LogitsCommand& o) {
     return print_encoder_logits(*kind, o.forward,
                                 {.ids = text, .decoder_ids = o.decoder_ids, .pixels_file = o.pixels_file}, o.output);
   }
-  run_forward(o.forward, [&](ForwardModel& model, const ModelSource&, Communicator&) {
+  ForwardOptions forward = o.forward;
+  forward.writes_texts = false;
+  run_forward(forward, [&](ForwardModel& model, const ModelSource&, Communicator&) {
     const ModelConfig& c = model.config();
     const std::vector<int32_t> ids = parse_ids(text, is_file ? "--ids-file" : "--ids", c.vocab);
     if (ids.empty()) throw UsageError("there are no tokens: write --ids 1,2,3, or name a file of them by --ids-file");

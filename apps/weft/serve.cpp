@@ -130,6 +130,7 @@ void serve_on_demand(const ServeCommand& o, const StopSignals& signals, const st
     const ModelSource& source = *opened.back()->source;
     const int replicas = replicas_of(model.forward);
     const EngineLimits limits{.vocab = source.config().vocab,
+                              .labels = source.config().labels,
                               .context = source.config().context,
                               .max_running = model.engine.max_running * replicas,
                               .max_waiting = model.engine.max_waiting * replicas};

@@ -59,13 +59,19 @@ EmbeddingRule embedding_of(const EngineOptions& o, const ModelSource& source) {
   return rule;
 }
 
-std::shared_ptr<const api::Relevance> relevance_of(const EngineOptions& o, const Tokenizer& tokenizer) {
+// labels: of a model that scores texts.
+std::shared_ptr<const api::Relevance> relevance_of(const EngineOptions& o, const Tokenizer& tokenizer,
+                                                   int64_t labels) {
   if (o.reranker.empty()) return {};
-  const size_t comma = o.rerank_tokens.find(',');
-  if (comma == std::string::npos) throw UsageError("--rerank-tokens {}: write two words, as yes,no", o.rerank_tokens);
   ChatTemplate chat = o.reranker == api::Relevance::kQwen3
                           ? api::Relevance::qwen3()
                           : ChatTemplate(read_file(o.reranker, ChatTemplate::kMostBytes), o.reranker);
+  if (labels > 1)
+    throw UsageError("--reranker {}: a model that judges pairs has one label, and this one has {}", o.reranker,
+                     labels);
+  if (labels == 1) return std::make_shared<api::Relevance>(std::move(chat));
+  const size_t comma = o.rerank_tokens.find(',');
+  if (comma == std::string::npos) throw UsageError("--rerank-tokens {}: write two words, as yes,no", o.rerank_tokens);
   return std::make_shared<api::Relevance>(std::move(chat), tokenizer,
                                           std::string_view(o.rerank_tokens).substr(0, comma),
                                           std::string_view(o.rerank_tokens).substr(comma + 1));
@@ -240,7 +246,8 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
   model_.end_tokens = stop_tokens(source, *tokenizer_);
   model_.sampling = sampling_of(o, source);
   model_.embedding = embedding_of(o, source);
-  model_.relevance = relevance_of(o, *tokenizer_);
+  model_.relevance = relevance_of(o, *tokenizer_, source.config().labels);
+  model_.scores = source.score_rule();
   constraints_ =
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
   model_.constraints = constraints_.get();
@@ -266,6 +273,7 @@ void run_engine(const EngineOptions& options, const OnDriver& on_driver) {
   if (!options.draft.empty() && options.engine.max_draft_tokens == 0)
     throw UsageError("--draft {}: say how many tokens it drafts, as in --speculate 4", options.draft);
   EngineOptions chosen = options;
+  chosen.forward.writes_texts = false;  // or scores them
   if (options.drafts_itself()) chosen.forward.mtp = WithMtp::yes;
   run_forward(
       chosen.forward,

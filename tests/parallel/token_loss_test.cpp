@@ -9,6 +9,7 @@
 #include "support/rank.h"
 #include "weft/comm/single/single.h"
 #include "weft/comm/threads/run_ranks.h"
+#include "weft/parallel/score_loss.h"
 
 namespace weft {
 namespace {
@@ -97,6 +98,55 @@ TEST_P(TokenLossTest, EqualsPlainLoopsAndCentralDifferences) {
     expect_gradient("x", x, dx, scaled);
     expect_gradient("weight", weight.value, weight.grad, scaled);  // its rows lie in the whole
     if (head.has_bias) expect_gradient("bias", bias.value, bias.grad, scaled);
+  });
+}
+
+// Of a head that scores texts, which every rank has whole: scores of targets, as they are.
+class ScoreLossTest : public testing::TestWithParam<std::tuple<int, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ScoreLossTest, testing::Combine(testing::Values(1, 2, 3), testing::Bool()),
+                         [](const auto& test) {
+                           return fmt::format("tp{}{}", std::get<0>(test.param),
+                                              std::get<1>(test.param) ? "_by_sequence" : "");
+                         });
+
+TEST_P(ScoreLossTest, EqualsPlainLoopsAndCentralDifferences) {
+  const auto [ranks, is_by_sequence] = GetParam();
+  run_ranks(ranks, [&](Communicator& world) {
+    TestRank rank(reference_kernels());
+    const TensorParallel tensor(world, false);
+    Param weight(std::string("score.weight"), tensor.replicated_inside({kVocab, kWidth}), Init::zeros());
+    weight.value = rank.normal(DType::f64, weight.shape, "weight");
+    weight.grad = rank.context.empty(DType::f64, weight.shape);
+    const Tensor x = rank.normal(DType::f64, {kRows, kWidth}, "x");
+    const auto want = [&] {
+      std::vector<double> scores(size_t(kRows), 0.0);
+      for (int64_t t = 0; t < kRows; ++t)
+        for (int64_t i = 0; i < kWidth && kTargets[size_t(t)] >= 0; ++i)
+          scores[size_t(t)] +=
+              x.data<double>()[t * kWidth + i] * weight.value.data<double>()[kTargets[size_t(t)] * kWidth + i];
+      return rule(scores, {});
+    };
+    const HeadView head{.weight = &weight, .scores_texts = true};
+    const TokenRule of_rows = rule;
+    std::vector<SequencePart> rows;
+    for (int64_t t = 0; t < kRows; ++t) rows.push_back({t, t, 1});
+    const auto alone = make_single_communicator();
+
+    Tape tape;
+    rank.context.tape = &tape;
+    const Var in = tape.leaf(rank.context, x);
+    const Var loss = is_by_sequence
+                         ? sequence_loss(tensor, head, kTargets.data(), rows, kRows, *alone, of_rows, kGradScale, in)
+                         : score_loss(tensor, head, kTargets.data(), of_rows, kGradScale, in);
+    EXPECT_NEAR(*loss.value.data<double>(), want(), 1e-10);
+    const Tensor dy = rank.context.empty_like(loss.value);
+    rank.context.kernels.fill(rank.stream, dy, 1);
+    tape.backward(loss, dy);
+    rank.context.tape = nullptr;
+    const auto scaled = [&] { return double(kGradScale) * want(); };
+    expect_gradient("x", x, tape.grad(in), scaled);  // once, however many ranks make the scores
+    EXPECT_EQ(weight.has_grad(), world.rank() == 0);
+    if (weight.has_grad()) expect_gradient("weight", weight.value, weight.grad, scaled);
   });
 }
 

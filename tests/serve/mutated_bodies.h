@@ -74,6 +74,8 @@ inline const std::vector<std::pair<std::string, std::string>>& good_bodies() {
       {"/v1/embeddings", R"({"input":["a","b"],"encoding_format":"base64"})"},
       {"/v1/score", R"({"text_1":"a","text_2":["b","c"]})"},
       {"/v1/rerank", R"({"query":"a","documents":["b",{"text":"c"}],"top_n":1})"},
+      {"/v1/classify", R"({"input":["a","b"],"use_activation":false})"},
+      {"/v1/classify", R"({"messages":[{"role":"user","content":"Hi"}]})"},
       {"/tokenize", R"({"prompt":"Hi","return_token_strs":true})"},
       {"/tokenize", R"({"messages":[{"role":"user","content":"Hi"}]})"},
       {"/detokenize", R"({"tokens":[72,105]})"},

@@ -3,6 +3,7 @@
 
 #include "serve/company.h"
 #include "serve/engine_on_mesh.h"
+#include "support/message_of.h"
 #include "weft/comm/single/single.h"
 
 namespace weft {
@@ -130,6 +131,35 @@ TEST(WeighingTest, GivesTheLogitsBehindAPrompt) {
                        request.kind = Request::Kind::weigh, request.weighed = {kCompanyVocab};
                        EXPECT_THROW(ask(engine, std::move(request)), UsageError);
                      });
+}
+
+// Scores of labels in place of logits of tokens, which nothing else is asked for.
+TEST(WeighingTest, GivesTheScoresOfAText) {
+  ModelConfig config = small_config();
+  config.labels = 3;
+  complete(config);
+  const Logits all = logits_on(config, {}, initial_values(11), kPrompt);
+  ASSERT_EQ(all.back().size(), 3u);
+  for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.cp = 2}})
+    for (const int64_t tokens_per_step : {3, 256})
+      with_engine_on(config, mesh, {.kv_blocks = 64, .tokens_per_step = tokens_per_step}, [&](Engine& engine) {
+        EXPECT_EQ(engine.limits().labels, 3);
+        const auto asked = [&](std::vector<int32_t> labels) {
+          Request request = embedding_of(kPrompt);
+          request.kind = Request::Kind::weigh, request.weighed = std::move(labels);
+          return ask(engine, std::move(request));
+        };
+        auto beside = asked({1});
+        const Heard heard = asked({0, 1, 2}).get();
+        ASSERT_EQ(heard.embedding.size(), 3u);
+        for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(heard.embedding[i], all.back()[i], 1e-4) << name_of_mesh(mesh);
+        EXPECT_NEAR(beside.get().embedding.front(), heard.embedding[1], 1e-4);
+        EXPECT_NE(message_of([&] { asked({3}); }).find("3 is no label of this model"), std::string::npos);
+        EXPECT_NE(message_of([&] {
+                    ask(engine, greedy({1, 2, 3}, 20));
+                  }).find("scores texts and writes none"),
+                  std::string::npos);
+      });
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ TEST(RemoteMessagesTest, RequestsArriveAsTheyWere) {
 
 TEST(RemoteMessagesTest, AnswersArriveAsTheyWere) {
   const Hello hello = sent(Hello{{1, 2, 3, 4}, {"law", "art"}});
-  EXPECT_EQ(fields_of(hello.limits), fields_of(EngineLimits{1, 2, 3, 4}));
+  EXPECT_EQ(fields_of(hello.limits), fields_of(EngineLimits{1, 2, 3, 4, 5}));
   EXPECT_EQ(hello.adapters, (std::vector<std::string>{"law", "art"}));
   const PromptScored prompt = sent(PromptScored{5, {ScoredToken{}, kScored}});
   ASSERT_EQ(prompt.tokens.size(), 2u);

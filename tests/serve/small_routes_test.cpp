@@ -133,6 +133,43 @@ TEST(RerankApiTest, AModelJudgesPairs) {
   }
 }
 
+// The fake engine's score of the first label is the text's length, and that of the others 0.
+TEST(ClassifyApiTest, TellsLabelsAndProbabilities) {
+  TestServer server({.scores = {.labels = {"long", "short"}}});
+  const json reply = server.ask("/v1/classify", {{"input", {"abc", "d"}}});
+  const json& data = reply["data"];
+  ASSERT_EQ(data.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const double odds = std::exp(i == 0 ? 3.0 : 1.0);
+    EXPECT_EQ(data[i]["index"], i);
+    EXPECT_EQ(data[i]["label"], "long");
+    EXPECT_EQ(data[i]["num_classes"], 2);
+    EXPECT_NEAR(double(data[i]["probs"][0]), odds / (1 + odds), 1e-6);
+    EXPECT_NEAR(double(data[i]["probs"][1]), 1 / (1 + odds), 1e-6);
+  }
+  EXPECT_EQ(reply["usage"]["prompt_tokens"], 4);
+  const json raw = server.ask("/classify", {{"input", "abc"}, {"use_activation", false}})["data"];
+  EXPECT_EQ(raw[0]["probs"], json({3.0, 0.0}));
+  // <user>Hi and a new line: a conversation ends where it ends
+  const json chat = server.ask("/classify", {{"messages", kHi}, {"use_activation", false}})["data"];
+  EXPECT_EQ(chat[0]["probs"][0], 9.0);
+  EXPECT_EQ(server.post("/classify", json::object()).status, 400);
+  EXPECT_EQ(server.post("/classify", {{"input", json::array()}}).status, 400);
+}
+
+TEST(ClassifyApiTest, IsForModelsThatScoreTexts) {
+  TestServer writes;
+  const bench::HttpResult refused = writes.post("/classify", {{"input", "abc"}});
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("has no labels"), std::string::npos) << refused.body;
+  // Which know no queries and documents, unless a template says how they read them.
+  const json pair = {{"text_1", "ab"}, {"text_2", "c"}};
+  TestServer scores({.scores = default_score_rule(1)});
+  EXPECT_NE(scores.post("/v1/score", pair).body.find("--reranker FILE"), std::string::npos);
+  TestServer judges({.reranker = "{{ query }}: {{ document }}", .scores = default_score_rule(1)});
+  EXPECT_NEAR(double(judges.ask("/v1/score", pair)["data"][0]["score"]), 1 / (1 + std::exp(-5.0)), 1e-6);
+}
+
 TEST(RelevanceTest, WritesWhatQwen3RerankerReads) {
   const ByteTokenizer tokenizer;
   const api::Relevance relevance(api::Relevance::qwen3(), tokenizer, "y", "n");

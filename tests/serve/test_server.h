@@ -35,6 +35,7 @@ struct TestSetup {
   SamplingDefaults sampling;
   EmbeddingRule embedding;
   const char* reranker = nullptr;  // a template
+  ScoreRule scores;
 };
 
 class TestServer {
@@ -51,14 +52,18 @@ class TestServer {
                 .end_tokens = {ByteTokenizer::kEndOfDocument},
                 .sampling = setup.sampling,
                 .embedding = setup.embedding,
-                .relevance = setup.reranker ? std::make_shared<api::Relevance>(
-                                                  ChatTemplate(setup.reranker, "the test's"), tokenizer, "y", "n")
-                                            : nullptr,
+                .relevance = setup.reranker ? relevance_of(setup) : nullptr,
+                .scores = setup.scores,
                 .constraints = setup.constraints,
                 .adapter_folder = setup.adapter_folder,
                 .fill_in_middle = setup.fill_in_middle}});
   }
 
+  std::shared_ptr<const api::Relevance> relevance_of(const TestSetup& setup) const {
+    ChatTemplate chat(setup.reranker, "the test's");
+    return setup.scores.labels.empty() ? std::make_shared<api::Relevance>(std::move(chat), tokenizer, "y", "n")
+                                       : std::make_shared<api::Relevance>(std::move(chat));
+  }
   bench::HttpClient connect(std::chrono::milliseconds timeout = std::chrono::seconds(20)) const {
     return bench::HttpClient("127.0.0.1", server.port(), timeout);
   }

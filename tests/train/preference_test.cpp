@@ -42,6 +42,16 @@ TEST(PreferenceLossTest, FiguresOfTrl) {
   EXPECT_NEAR(kto_loss(kto, rejected, false, 0.3).loss, 0.20547978297066744, 1e-12);
 }
 
+TEST(PreferenceLossTest, RewardsAreOrderedAsBradleyAndTerrySay) {
+  const PairLoss loss = score_pair_loss({.method = PreferenceMethod::reward}, {1.5}, {-0.25});
+  EXPECT_NEAR(loss.loss, -std::log(sigmoid(1.75)), 1e-12);
+  EXPECT_NEAR(loss.dchosen, -sigmoid(-1.75), 1e-12);
+  EXPECT_EQ(loss.drejected, -loss.dchosen);
+  // TRL's center_rewards_coefficient
+  const PairLoss centered = score_pair_loss({.method = PreferenceMethod::reward, .center = 0.01}, {1.5}, {-0.25});
+  EXPECT_NEAR(centered.loss, loss.loss + 0.01 * 1.25 * 1.25, 1e-12);
+}
+
 TEST(PreferenceLossTest, SlopesAreCentralDifferences) {
   constexpr double kStep = 1e-5;
   for (const double shift : {-30.0, -1.0, 0.0, 2.0, 25.0}) {
@@ -61,6 +71,9 @@ TEST(PreferenceLossTest, SlopesAreCentralDifferences) {
     });
     check("orpo", [](const Answer& a, const Answer& b) {
       return orpo_loss({.method = PreferenceMethod::orpo, .beta = 0.4}, a, b, 0.01);
+    });
+    check("reward", [](const Answer& a, const Answer& b) {
+      return score_pair_loss({.method = PreferenceMethod::reward, .center = 0.03}, {a.logp + 39}, {b.logp + 39});
     });
     for (const bool is_desirable : {true, false})
       check("kto", [&](const Answer& a, const Answer&) {
@@ -121,7 +134,8 @@ struct PreferenceCase {
 };
 class PreferenceMeshTest : public testing::TestWithParam<PreferenceCase> {};
 const LoraConfig kAdapters{.rank = 4, .alpha = 32, .dropout = 0, .targets = kAllTargets};
-constexpr PreferenceMethod kDpo = PreferenceMethod::dpo, kOrpo = PreferenceMethod::orpo, kKto = PreferenceMethod::kto;
+constexpr PreferenceMethod kDpo = PreferenceMethod::dpo, kOrpo = PreferenceMethod::orpo, kKto = PreferenceMethod::kto,
+                           kReward = PreferenceMethod::reward;
 INSTANTIATE_TEST_SUITE_P(
     Meshes, PreferenceMeshTest,
     testing::Values(
@@ -144,7 +158,15 @@ INSTANTIATE_TEST_SUITE_P(
         PreferenceCase{"kto_cp2_zero3", kKto, {.shape = {.shard = 2, .cp = 2}, .zero = Zero::parameters}},
         PreferenceCase{"kto_dp2_tp2", kKto, {.shape = {.shard = 2, .tp = 2}}},
         PreferenceCase{"kto_pp2_lora", kKto, {.shape = {.pp = 2}, .accumulation = 4, .lora = kAdapters}},
-        PreferenceCase{"kto_zero3", kKto, {.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2}}),
+        PreferenceCase{"kto_zero3", kKto, {.shape = {.shard = 4}, .zero = Zero::parameters, .accumulation = 2}},
+        PreferenceCase{"reward_dp2_tp2", kReward, {.shape = {.shard = 2, .tp = 2}}},
+        PreferenceCase{
+            "reward_tp2_sp_lora", kReward, {.shape = {.tp = 2}, .sequence_parallel = true, .lora = kAdapters}},
+        PreferenceCase{"reward_pp2_tp3_tied", kReward, {.shape = {.pp = 2, .tp = 3}, .accumulation = 4, .tie = true}},
+        PreferenceCase{"reward_zero3_tp2",
+                       kReward,
+                       {.shape = {.shard = 2, .tp = 2}, .zero = Zero::parameters, .accumulation = 2}},
+        PreferenceCase{"reward_cp2", kReward, {.shape = {.shard = 2, .cp = 2}, .zero = Zero::gradients}}),
     [](const auto& test) { return test.param.name; });
 
 Recipe preference_recipe(const MeshCase& mesh, PreferenceMethod method) {
@@ -152,6 +174,7 @@ Recipe preference_recipe(const MeshCase& mesh, PreferenceMethod method) {
   r.model.vocab = 259, r.model.context = 24;  // bytes
   r.train.seq_len = 24;
   r.preference = {.method = method, .beta = 0.5};
+  if (method == kReward) r.model.labels = 1, r.preference.center = 0.02, complete(r.model);
   make_smooth(r);
   return r;
 }
@@ -242,7 +265,7 @@ Validated train_and_validate(Recipe recipe, int steps) {
 }
 
 class PreferenceValidationTest : public testing::TestWithParam<PreferenceMethod> {};
-INSTANTIATE_TEST_SUITE_P(Methods, PreferenceValidationTest, testing::Values(kDpo, kOrpo, kKto));
+INSTANTIATE_TEST_SUITE_P(Methods, PreferenceValidationTest, testing::Values(kDpo, kOrpo, kKto, kReward));
 
 // On any mesh.
 TEST_P(PreferenceValidationTest, IsTheLossOfAStepOverTheSamePairs) {
@@ -284,6 +307,7 @@ TEST(PreferenceLossTest, RewardsAreThoseOfTheLosses) {
   EXPECT_DOUBLE_EQ(reward({.method = kDpo, .beta = 0.3}, a), 0.3 * 2);
   EXPECT_DOUBLE_EQ(reward({.method = kKto, .beta = 0.3}, a), 0.3 * 2);
   EXPECT_DOUBLE_EQ(reward({.method = kOrpo, .beta = 0.3}, a), 0.3 * -2);
+  EXPECT_DOUBLE_EQ(reward({.method = kReward, .beta = 0.3}, a), -12);
 }
 
 // At the start the model is its own reference.

@@ -23,6 +23,7 @@ const char* const kBeside[] = {
     "[mesh]\noffload_optimizer = \"disk\"\n",
     "[preference]\nbeta = 0.2\n",
     "[preference]\nmethod = \"kto\"\n",
+    "[model]\nlabels = 1\n[preference]\nmethod = \"reward\"\n",
     "[rl]\nmethod = \"grpo\"\n",
     "[rl]\nreward = \"command\"\ncommand = [\"score\"]\n",
     "[distill]\nteacher = \"other\"\n",

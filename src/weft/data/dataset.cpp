@@ -96,7 +96,8 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
                                                TextProgress progress) {
   const TextFiles sources = find_text_files(where, key);
   // The number counts the ways in which write_example has made tokens.
-  const std::string how = fmt::format("examples 2 {}\n{}\n{}\n{}", int(options.kind), options.format,
+  const std::string how = fmt::format("examples 3 {} {}\n{}\n{}\n{}", int(options.kind),
+                                      options.kind == ExampleKind::classes ? options.labels : 0, options.format,
                                       options.chat_template, tokenizer.to_json());
   const std::string path = join_path(options.cache_dir, cached_name(sources, how));
   if (!exists(fs, path)) {
@@ -105,12 +106,18 @@ std::shared_ptr<const TokenFile> open_examples(FileSystem& fs, const std::string
     TextMeter meter{progress, sources.total_bytes};
     TokenFileWriter writer(fs, path, tokenizer, true);
     const auto count = [&](int64_t bytes) { meter.add(uint64_t(bytes)); };
-    if (options.kind == ExampleKind::answers)
-      write_examples(fs, sources, format_of(options.format), chat, tokenizer, writer, count);
-    else if (options.kind == ExampleKind::pairs)
-      write_pairs(fs, sources, chat, tokenizer, writer, count);
-    else
-      write_labelled(fs, sources, chat, tokenizer, writer, count);
+    switch (options.kind) {
+      case ExampleKind::answers:
+        write_examples(fs, sources, format_of(options.format), chat, tokenizer, writer, count);
+        break;
+      case ExampleKind::pairs: write_pairs(fs, sources, chat, tokenizer, PairTargets::answers, writer, count); break;
+      case ExampleKind::scored_pairs:
+        write_pairs(fs, sources, chat, tokenizer, PairTargets::scores, writer, count);
+        break;
+      case ExampleKind::labelled: write_labelled(fs, sources, chat, tokenizer, writer, count); break;
+      case ExampleKind::classes: write_classes(fs, sources, chat, tokenizer, options.labels, writer, count); break;
+      case ExampleKind::prompts: break;  // which are no tokens
+    }
     if (writer.num_tokens() == 0) throw UsageError("{} = \"{}\" holds no example", key, where);
     writer.finish(sources.total_bytes, 0);
   }

@@ -11,8 +11,9 @@
 namespace weft {
 
 // What the examples of a data set are.
+// scored_pairs: of which each text as a whole has a score; classes: texts that are of one of `labels` classes.
 // prompts: of which answers are made and scored while a model is trained.
-enum class ExampleKind : uint8_t { answers, pairs, labelled, prompts };
+enum class ExampleKind : uint8_t { answers, pairs, labelled, scored_pairs, classes, prompts };
 
 struct DatasetOptions {
   std::string train;                                  // FILE, DIR, pattern, or a .tok file
@@ -24,7 +25,8 @@ struct DatasetOptions {
   std::string format = "auto";  // "text"; "chat", "alpaca" or "completion"; "auto": .json and .jsonl are examples
   std::string chat_template;    // Jinja; empty: a plain one
   std::string chat_source;      // where it is from, for messages
-  ExampleKind kind = ExampleKind::answers;  // else token files are as PairBatches wants them
+  ExampleKind kind = ExampleKind::answers;  // of pairs, token files are as PairBatches wants them
+  int64_t labels = 0;                       // of classes
 };
 
 struct Dataset {

@@ -53,6 +53,14 @@ Json rest_of(const Json& conversation, size_t begin) {
   return rest;
 }
 
+// Whoever speaks last.
+InstructExample conversation(const Json& messages, std::string_view source) {
+  const Json* const last = messages.is_array() && !messages.empty() ? &messages.back() : nullptr;
+  const bool is_answered = last && last->is_object() && last->value("role", Json()) == "assistant";
+  return is_answered ? parse_example({{"messages", messages}}, InstructFormat::chat, source)
+                     : parse_prompt({{"prompt", messages}}, source);
+}
+
 }  // namespace
 
 PairExample parse_pair(const Json& json, std::string_view source) {
@@ -70,6 +78,19 @@ LabelledExample parse_labelled(const Json& json, std::string_view source) {
   if (!label.is_boolean()) throw Error("{}: \"label\" must be true or false", source);
   return {example_of(need(json, "prompt", source), need(json, "completion", source), "completion", source),
           label.get<bool>()};
+}
+
+ClassExample parse_class(const Json& json, int64_t num_labels, std::string_view source) {
+  const Json& label = need(json, "label", source);
+  if (!label.is_number_integer() || label < 0 || label >= num_labels)
+    throw Error("{}: \"label\" must be a whole number from 0 to {}, as model.labels = {} says", source,
+                num_labels - 1, num_labels);
+  ClassExample found{.example = {}, .label = label.get<int32_t>()};
+  if (const auto text = json.find("text"); text != json.end() && text->is_string())
+    found.example = {.messages = {{.role = "", .content = text->get<std::string>()}}, .is_plain = true};
+  else
+    found.example = conversation(need(json, "messages", source), source);
+  return found;
 }
 
 InstructExample with_answer_of(const InstructExample& prompt, const InstructExample& answer) {

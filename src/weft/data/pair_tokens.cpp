@@ -27,14 +27,17 @@ void named(const std::string& place, FunctionRef<void()> write) {
 }  // namespace
 
 void write_pairs(FileSystem& fs, const TextFiles& sources, const ChatFormat& chat, const Tokenizer& tokenizer,
-                 TokenFileWriter& writer, FunctionRef<void(int64_t)> read) {
+                 PairTargets targets, TokenFileWriter& writer, FunctionRef<void(int64_t)> read) {
   for_each_in(
       fs, sources,
       [&](const nlohmann::json& json, const std::string& place) {
         const PairExample pair = parse_pair(json, place);
         named(place, [&] {
-          write_example(pair.chosen, chat, tokenizer, writer);
-          write_example(pair.rejected, chat, tokenizer, writer);
+          for (const InstructExample* example : {&pair.chosen, &pair.rejected})
+            if (targets == PairTargets::answers)
+              write_example(*example, chat, tokenizer, writer);
+            else
+              write_scored(*example, 0, chat, tokenizer, writer, true);
         });
       },
       read);
@@ -62,6 +65,17 @@ void write_labelled(FileSystem& fs, const TextFiles& sources, const ChatFormat& 
       write_example(with_answer_of(example, other), chat, tokenizer, writer,
                     all[i].labelled.is_desirable ? FirstToken::learned : FirstToken::not_learned);
     });
+}
+
+void write_classes(FileSystem& fs, const TextFiles& sources, const ChatFormat& chat, const Tokenizer& tokenizer,
+                   int64_t num_labels, TokenFileWriter& writer, FunctionRef<void(int64_t)> read) {
+  for_each_in(
+      fs, sources,
+      [&](const nlohmann::json& json, const std::string& place) {
+        const ClassExample one = parse_class(json, num_labels, place);
+        named(place, [&] { write_scored(one.example, one.label, chat, tokenizer, writer, false); });
+      },
+      read);
 }
 
 }  // namespace weft

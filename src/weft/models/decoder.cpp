@@ -49,7 +49,10 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
   }
   final_norm_.emplace("final_norm", partition_.tensor.replicated({c.hidden}), norm_config(c));
   tied_ = embedding_ ? &*embedding_ : embedding;
-  if (!c.tie_embeddings)
+  if (c.scores_texts())
+    head_.emplace(std::string(kScoreName), partition_.tensor.replicated_inside({c.labels, c.hidden}),
+                  Init::normal(c.init_std));
+  else if (!c.tie_embeddings)
     head_.emplace("head.weight", table, Init::normal(c.init_std));
   else if (!tied_)
     head_.emplace("embedding.weight", embedding_table, Init::normal(c.init_std));
@@ -65,6 +68,7 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
       mtp_embedding_->readers = Param::Readers::rows;
     }
   }
+  if (c.scores_texts()) return;  // so small that it is held as it is
   const bool is_read_by_row = !head_ || (mtp_ && !tied_ && !mtp_embedding_);
   head_weight().readers = is_read_by_row ? Param::Readers::products_and_rows : Param::Readers::products;
 }

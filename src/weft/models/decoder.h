@@ -21,6 +21,8 @@ struct DecoderPart {
   bool operator==(const DecoderPart&) const = default;
 };
 
+inline constexpr std::string_view kScoreName = "score.weight";  // of the head that scores texts
+
 class Decoder {
  public:
   // head_dim, kv_heads and so on must be complete (models/model_config.h). `embedding`: where a tied head finds the
@@ -74,7 +76,9 @@ class Decoder {
   using Head = FunctionRef<Var(const Partition& partition, const HeadView& head, const Var& hidden)>;
   Var result(Context& context, const Pass& pass, const Var& x, Brackets& brackets, Head make);
   // What reads it.
-  HeadView head() { return {&head_weight(), head_bias_ ? &*head_bias_ : nullptr, config_.logit_softcap}; }
+  HeadView head() {
+    return {&head_weight(), head_bias_ ? &*head_bias_ : nullptr, config_.logit_softcap, config_.scores_texts()};
+  }
   // Logits [rows, V] of chosen rows of hidden().
   Var logits(const Var& hidden);
   // Of a model with such a part: what its logits of a token further on are made of, from what forward() gave of these
@@ -117,7 +121,7 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<HyperConnection> final_streams_;
   std::optional<Norm> final_norm_;
-  std::optional<Param> head_;       // [V, H]; absent when tied to an embedding on this rank
+  std::optional<Param> head_;       // [V, H] or [labels, H]; absent when tied to an embedding on this rank
   std::optional<Param> head_bias_;  // [V]
   std::optional<Mtp> mtp_;
   std::optional<Param> mtp_embedding_;  // where the embedding is on another rank, and no head is tied to it

@@ -80,7 +80,10 @@ struct ModelConfig {
   bool tie_embeddings = false;
   bool embedding_norm = false;  // what the embedding gives is normalised, as parts of layers read it
   bool head_bias = false;       // of logits; `bias` does not mean it
-  bool bias = false;            // in all projections and LayerNorms; or in some of them:
+  // Above 0: in place of logits of tokens, the model makes so many scores of a text of what its last token is left
+  // at, by a head of its own, which is not tied and has neither a bias, a scale nor a cap. A reward has one.
+  int64_t labels = 0;
+  bool bias = false;  // in all projections and LayerNorms; or in some of them:
   bool qkv_bias = false, output_bias = false, mlp_bias = false, norm_bias = false;
   bool expert_bias = false;  // in those of experts and in their router
   float dropout = 0;
@@ -219,6 +222,8 @@ struct ModelConfig {
 
   LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
 
+  bool scores_texts() const { return labels > 0; }
+  int64_t num_outputs() const { return scores_texts() ? labels : vocab; }  // of the head
   bool has_mlp(int64_t layer) const { return block != BlockKind::single || stands_in(mlp_layers, layer); }
   bool has_mixer(int64_t layer) const { return block != BlockKind::single || !stands_in(mlp_layers, layer); }
   bool has_experts(int64_t layer) const {

@@ -134,7 +134,7 @@ int64_t ModelConfig::num_params() const {
     if (attends(i)) mixers = mixers + attention_params(*this, i);
   Count norms = Count(num_block_norms(block)) * one_norm * mtp_layers;
   for (int64_t i = 0; i < layers; ++i) norms = norms + Count(num_block_norms(block_of(i))) * one_norm;
-  Count rest = h * vocab * (tie_embeddings ? 1 : 2) + one_norm;
+  Count rest = h * vocab + h * (tie_embeddings ? 0 : num_outputs()) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   if (embedding_norm) rest = rest + one_norm;
   if (head_bias) rest = rest + vocab;
@@ -285,7 +285,7 @@ double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
 }
 
 double head_work(const ModelConfig& c) {
-  return double(c.hidden) * double(c.vocab) + double(stream_matrix(c, false).value);
+  return double(c.hidden) * double(c.num_outputs()) + double(stream_matrix(c, false).value);
 }
 
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {

@@ -59,7 +59,7 @@ class ModelFields {
   void visit() {
     shape();
     v.flag("tie_embeddings", c.tie_embeddings), v.flag("embedding_norm", c.embedding_norm);
-    v.flag("head_bias", c.head_bias);
+    v.flag("head_bias", c.head_bias), v.number("labels", c.labels);
     v.flag("bias", c.bias), v.flag("qkv_bias", c.qkv_bias), v.flag("output_bias", c.output_bias);
     v.flag("mlp_bias", c.mlp_bias), v.flag("norm_bias", c.norm_bias);
     choice("block", kBlockNames, c.block);

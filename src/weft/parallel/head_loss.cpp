@@ -53,7 +53,8 @@ struct CutHeadLossOp {
 Var head_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, float grad_scale,
               const Var& hidden) {
   const Var x = tensor.enter(hidden);
-  if (tensor.size() == 1) return apply(*x.context, HeadLossOp{head, targets, grad_scale}, x);
+  if (head.scores_texts && tensor.rank() > 0) grad_scale = 0;
+  if (tensor.size() == 1 || head.scores_texts) return apply(*x.context, HeadLossOp{head, targets, grad_scale}, x);
   return apply(*x.context, CutHeadLossOp{tensor.group(), head, targets, grad_scale}, x);
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <vector>
 
+#include "weft/parallel/score_loss.h"
 #include "weft/parallel/vocab_chunk.h"
 #include "weft/tensor/host_access.h"
 
@@ -119,6 +120,7 @@ Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int3
         std::ranges::fill(dlogps.subspan(size_t(part.begin), size_t(part.count)), slopes[size_t(part.sequence)]);
     return spread.rank() == 0 ? loss : 0;
   };
+  if (head.scores_texts) return score_loss(tensor, head, targets, of_tokens, grad_scale, hidden);
   return token_loss(tensor, head, 1, targets, of_tokens, grad_scale, hidden);
 }
 

@@ -24,6 +24,7 @@ Var token_loss(const TensorParallel& tensor, const HeadView& head, float tempera
 struct SequencePart {
   int64_t sequence = 0, begin = 0, count = 0;
 };
+// Of a head that scores texts, the same of the scores of targets in place of log-probabilities (score_loss.h).
 // spread: the ranks over which sequences are cut. The rule gets the sums of whole ones on each of these, and its loss
 // is that of the first of them; that of the others is 0.
 Var sequence_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,

@@ -14,6 +14,7 @@
 #include "weft/pretrained/export_codes.h"
 #include "weft/pretrained/model_use.h"
 #include "weft/pretrained/python_json.h"
+#include "weft/pretrained/score_rule.h"
 #include "weft/text/readers/hf_tokenizer.h"
 
 namespace weft {
@@ -26,6 +27,10 @@ std::optional<std::string> text_of(const HfFamily& family, const ModelConfig& co
     ModelConfig c = config;
     family.fields(fields, c);
     if (config.mtp_layers > 0) json[family.mtp_key] = config.mtp_layers;
+    if (config.scores_texts()) {
+      json["architectures"] = {score_class_of(family.architecture)};
+      write_labels(json, config.labels);
+    }
     const std::string text = to_json_text(json, 2);
     ModelConfig read = parse_hf_config(text, "config.json").model;
     read.mtp_layers = config.mtp_layers;  // tensors say so

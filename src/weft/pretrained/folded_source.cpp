@@ -66,6 +66,7 @@ class FoldedSource final : public ModelSource {
   SpecialIds special_ids() const override { return source_.special_ids(); }
   SamplingDefaults sampling_defaults() const override { return source_.sampling_defaults(); }
   EmbeddingRule embedding_rule() const override { return source_.embedding_rule(); }
+  ScoreRule score_rule() const override { return source_.score_rule(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return source_.dtype_of(param); }
 
   std::optional<StoredValues> values_of(const std::string&) const override { return {}; }

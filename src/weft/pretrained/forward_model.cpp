@@ -89,8 +89,11 @@ Tensor ForwardModel::part_of(Tensor& kept, DType dtype, Shape shape) {
 
 Tensor ForwardModel::logits_of(const Var& hidden) {
   const Tensor mine = model_->logits(hidden).value;
-  const Tensor all = part_of(logits_, Context::wide(dtype_), {hidden.value.dim(0), config().vocab});
-  gather_columns(context_, mesh_.tp(), all, mine);
+  const Tensor all = part_of(logits_, Context::wide(dtype_), {hidden.value.dim(0), config().num_outputs()});
+  if (config().scores_texts())
+    context_.kernels.convert(context_.stream, all, mine);
+  else
+    gather_columns(context_, mesh_.tp(), all, mine);
   return all;
 }
 

@@ -45,8 +45,8 @@ class ForwardModel {
   int driver() const { return mesh_.shape().driver(); }
   bool is_driver() const { return mesh_.is_driver(); }
 
-  // Logits [count, V], fp32 (fp64 beside fp64), of rows [first, first + count) of the pass: the same on all ranks of
-  // the last stage, empty on the others. Valid until the next call.
+  // Logits [count, V], or scores [count, labels], fp32 (fp64 beside fp64), of rows [first, first + count) of the
+  // pass: the same on all ranks of the last stage, empty on the others. Valid until the next call.
   Tensor logits(const Pass& pass, int64_t first, int64_t count);
   // The same of chosen rows, which all ranks choose alike; of no rows an empty tensor. Where a pass over a paged
   // cache chooses rows in rising order, the last layer computes little else. Over cp the pass has an even part of the

@@ -5,19 +5,24 @@
 
 #include "weft/base/file.h"
 #include "weft/base/nearest.h"
+#include "weft/models/decoder.h"
 #include "weft/models/model_fields.h"
 #include "weft/pretrained/families/families.h"
 #include "weft/pretrained/python_json.h"
+#include "weft/pretrained/score_rule.h"
 #include "weft/pretrained/text_part.h"
 
 namespace weft {
 namespace {
 
+std::string architecture_of(const JsonView& json) {
+  const bool has_one = json.has("architectures") && json.at("architectures").size() > 0;
+  return has_one ? json.at("architectures").at(0).string() : std::string();
+}
+
 const HfFamily& family_of(const JsonView& json, const std::string& source) {
   const std::string type = json.string_or("model_type", "");
-  std::string architecture;
-  if (json.has("architectures") && json.at("architectures").size() > 0)
-    architecture = json.at("architectures").at(0).string();
+  const std::string architecture = architecture_of(json);
   if (type.empty() && architecture.empty())
     throw Error("{}: neither model_type nor architectures says which model it is: write model_type", source);
   std::vector<std::string> known;
@@ -78,6 +83,7 @@ HfConfig parse_decoder(const JsonView& json) {
   HfFields fields(json);
   if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
   family.fields(fields, config.model);
+  if (is_score_class(architecture_of(json))) config.model.labels = num_labels_of(json);
   if (config.has_stacks() && !family.names_of_stacks)
     throw Error("{}: quantization_config.quant_method = \"mxfp4\" is not supported of {} models", source,
                 family.family);
@@ -144,6 +150,10 @@ std::vector<ParamNames> names_of(const HfFamily& family, const ModelConfig& conf
   if (has_stacks && !family.names_of_stacks)
     throw Error("{} models have no form in MXFP4 as a Hugging Face folder: write a GGUF file instead", family.family);
   const std::vector<NameRow>& rows = has_stacks ? family.names_of_stacks(config) : family.names(config);
+  if (config.scores_texts()) {
+    constexpr NameRow kScore[] = {{kScoreName, kScoreName}};
+    return names_of(config, joined({rows, kScore}));
+  }
   if (config.mtp_layers == 0) return names_of(config, rows);
   std::vector<ParamNames> all = names_of(config, joined({family.mtp, rows}));
   const std::string behind = fmt::format("model.layers.{}.", config.layers);

@@ -35,6 +35,7 @@ class MergedSource final : public ModelSource {
   SpecialIds special_ids() const override { return adapted_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return adapted_->sampling_defaults(); }
   EmbeddingRule embedding_rule() const override { return adapted_->embedding_rule(); }
+  ScoreRule score_rule() const override { return adapted_->score_rule(); }
   std::optional<DType> dtype_of(const std::string& param) const override { return adapted_->dtype_of(param); }
 
   std::optional<StoredValues> values_of(const std::string& param) const override {

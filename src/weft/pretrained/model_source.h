@@ -8,6 +8,7 @@
 #include "weft/pretrained/embedding_rule.h"
 #include "weft/pretrained/param_names.h"
 #include "weft/pretrained/sampling_defaults.h"
+#include "weft/pretrained/score_rule.h"
 #include "weft/pretrained/special_ids.h"
 #include "weft/pretrained/stored_tensors.h"
 #include "weft/text/chat_template.h"
@@ -35,6 +36,7 @@ class ModelSource {
   virtual SpecialIds special_ids() const { return {}; }  // that its files name, beside the tokenizer's own
   virtual SamplingDefaults sampling_defaults() const { return {}; }
   virtual EmbeddingRule embedding_rule() const { return {}; }
+  virtual ScoreRule score_rule() const { return default_score_rule(config().labels); }
 
   // In which a parameter is stored, if weft computes with it.
   virtual std::optional<DType> dtype_of(const std::string& param) const;

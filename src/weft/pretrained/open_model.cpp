@@ -165,7 +165,7 @@ class HuggingFaceSource final : public ModelSource {
     std::vector<std::string_view> ignored(family.ignored.begin(), family.ignored.end());
     for (const HfConstant& c : family.constants) ignored.push_back(c.name);
     check_constants(family, *weights);
-    if (config.model.tie_embeddings) ignored.emplace_back("lm_head.weight");
+    if (config.model.tie_embeddings || config.model.scores_texts()) ignored.emplace_back("lm_head.weight");
     // What of a part that predicts further on is not read.
     const std::string behind = mtp_name(family, "model.layers.#.*", config.model.layers);
     if (!family.mtp.empty()) ignored.insert(ignored.end(), {behind, "mtp.*"});
@@ -189,6 +189,9 @@ class HuggingFaceSource final : public ModelSource {
     return json ? read_sampling_defaults(json->root()) : SamplingDefaults();
   }
   EmbeddingRule embedding_rule() const override { return read_embedding_rule(path()); }
+  ScoreRule score_rule() const override {
+    return config().scores_texts() ? read_score_rule(read_config_json(path()).root()) : ScoreRule();
+  }
 
  private:
   std::optional<JsonDocument> generation_config() const {

@@ -86,6 +86,7 @@ class AdaptedSource final : public ModelSource {
   SpecialIds special_ids() const override { return base_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return base_->sampling_defaults(); }
   EmbeddingRule embedding_rule() const override { return base_->embedding_rule(); }
+  ScoreRule score_rule() const override { return base_->score_rule(); }
   std::optional<DType> dtype_of(const std::string& param) const override {
     return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
   }
@@ -158,15 +159,18 @@ void refuse_some_lengths(const AssembledTensor& t) {
     throw Error("{} would have lengths of some rows only: adapt all projections of that tensor, or none", t.name);
 }
 
-std::string config_text(const LoraConfig& lora, int64_t rank, const std::vector<ParamNames>& adapters,
+std::string config_text(const ModelConfig& model, int64_t rank, const std::vector<ParamNames>& adapters,
                         const std::string& base) {
+  const LoraConfig& lora = model.lora;
   std::set<std::string> modules;
   for (const ParamNames& names : adapters) {
     const std::string module = names.stored[0].substr(0, names.stored[0].rfind(".lora_"));
     modules.insert(module.substr(module.rfind('.') + 1));
   }
+  // A head that scores texts is saved whole, as PEFT has it.
+  const auto saved = model.scores_texts() ? nlohmann::json{"score"} : nlohmann::json();
   return to_json_text({{"peft_type", "LORA"},
-                       {"task_type", "CAUSAL_LM"},
+                       {"task_type", model.scores_texts() ? "SEQ_CLS" : "CAUSAL_LM"},
                        {"base_model_name_or_path", base},
                        {"r", rank},
                        {"lora_alpha", lora.alpha * float(rank / lora.rank)},
@@ -176,7 +180,7 @@ std::string config_text(const LoraConfig& lora, int64_t rank, const std::vector<
                        {"fan_in_fan_out", false},
                        {"init_lora_weights", true},
                        {"inference_mode", true},
-                       {"modules_to_save", nullptr},
+                       {"modules_to_save", saved},
                        {"use_dora", lora.is_dora},
                        {"use_rslora", false}},
                       2);
@@ -240,14 +244,22 @@ void write_peft(const ModelSource& model, const std::string& base, const std::st
   for (const AssembledTensor& t : tensors) refuse_some_lengths(t);
   std::vector<SafetensorsInfo> infos;
   for (const AssembledTensor& t : tensors) infos.push_back({t.name, DType::f32, shape_of(t, rank)});
+  const ModelConfig& config = model.config();
+  if (config.scores_texts())
+    infos.push_back({fmt::format("{}{}", kPeftPrefix, kScoreName), DType::f32, {config.labels, config.hidden}});
   make_folders(fs, folder);
   SafetensorsWriter writer(fs, join_path(folder, kPeftWeightsName), infos, {{"format", "pt"}});
   for (const AssembledTensor& t : tensors) {
     const std::vector<float> values = values_of(t, model, rank);
     writer.write(std::as_bytes(std::span(values)));
   }
+  if (config.scores_texts()) {
+    std::vector<float> score(size_t(config.labels * config.hidden));
+    model.read(std::string(kScoreName), 0, score);
+    writer.write(std::as_bytes(std::span(score)));
+  }
   writer.finish();
-  write_file_atomically(fs, join_path(folder, kPeftConfigName), config_text(lora, rank, adapters, base));
+  write_file_atomically(fs, join_path(folder, kPeftConfigName), config_text(config, rank, adapters, base));
 }
 
 }  // namespace weft

@@ -81,8 +81,9 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                   .num_states = num_states(model, options_),
                   .max_draft_tokens = options_.max_draft_tokens,
                   .propose = propose_draft_tokens(draft_.get(), mtp_.get())}),
-      choice_(model.context(), model.config().vocab) {
+      choice_(model.context(), model.config().num_outputs()) {
   limits_ = {.vocab = model.config().vocab,
+             .labels = model.config().labels,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
              .max_waiting = options.max_waiting};
@@ -105,9 +106,7 @@ void ContinuousEngine::check_request(const Request& r) const {
   for (const int32_t token : r.prompt) {
     if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
   }
-  for (const int32_t token : r.weighed)
-    if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
-  check_first_choice(r, limits_.vocab);
+  check_outputs(r, limits_);
 }
 
 void ContinuousEngine::check_open() const {

@@ -91,7 +91,7 @@ class EnginePool::Member : public Engine {
                        limits_.context);
     if (!request.adapter.empty() && std::ranges::find(adapters_, request.adapter) == adapters_.end())
       throw UsageError("there is no adapter {}", request.adapter);
-    check_first_choice(request, limits_.vocab);
+    check_outputs(request, limits_);
   }
   bool can_ask() const { return loaded_ && !is_leaving_ && loaded_->is_alive(); }
 

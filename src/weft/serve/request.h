@@ -42,7 +42,8 @@ struct Request {
   // Of Kind::embed: how its vector is made of hidden states, and whether that is divided by its length.
   Pooling pooling = Pooling::last;
   bool normalises = true;
-  std::vector<int32_t> weighed;  // of Kind::weigh: tokens whose logits behind the prompt are wanted
+  // Of Kind::weigh: tokens whose logits behind the prompt are wanted, or labels, of a model that scores texts.
+  std::vector<int32_t> weighed;
 
   int64_t max_tokens = 16;  // 0: only the prompt's log probabilities are wanted
   int64_t min_tokens = 0;   // until there are that many, no stop token is chosen, but where a constraint has no other

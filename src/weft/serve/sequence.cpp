@@ -36,11 +36,17 @@ void check_choice(Sampler& sampler, const Request& request, const SamplingPast& 
                    past.allowed.empty() ? "that could come next" : fmt::format("that the form allows{}", where));
 }
 
-void check_first_choice(const Request& request, int64_t vocab) {
-  if (request.kind != Request::Kind::generate || request.max_tokens == 0) return;
+void check_outputs(const Request& request, const EngineLimits& limits) {
+  const bool scores_texts = limits.labels > 0, generates = request.kind == Request::Kind::generate;
+  if (scores_texts && generates)
+    throw Unsupported("this model scores texts and writes none: ask /classify, /v1/score or /v1/rerank");
+  for (const int32_t output : request.weighed)
+    if (output < 0 || output >= (scores_texts ? limits.labels : limits.vocab))
+      throw UsageError("{} is no {} of this model", output, scores_texts ? "label" : "token");
+  if (!generates || request.max_tokens == 0) return;
   std::vector<uint32_t> allowed;
   Sampler sampler(request.sampling);
-  check_choice(sampler, request, past_of(request, {}, {}, vocab, allowed), vocab);
+  check_choice(sampler, request, past_of(request, {}, {}, limits.vocab, allowed), limits.vocab);
 }
 
 }  // namespace weft

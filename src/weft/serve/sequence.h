@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "weft/base/error.h"
+#include "weft/serve/engine.h"
 #include "weft/serve/request.h"
 
 namespace weft {
@@ -24,8 +25,9 @@ inline SamplingPast past_of(const Request& request, std::span<const int32_t> pro
 
 // Throws UsageError where what the request allows, forbids and demands leaves no token to come next.
 void check_choice(Sampler& sampler, const Request& request, const SamplingPast& past, int64_t vocab);
-// The same of the answer's first token.
-void check_first_choice(const Request& request, int64_t vocab);
+// The same of the answer's first token; or Unsupported where the model chooses none, but makes scores, or the other
+// way round. Throws UsageError where what is weighed is nothing that the model has.
+void check_outputs(const Request& request, const EngineLimits& limits);
 
 struct Sequence {
   using Clock = std::chrono::steady_clock;

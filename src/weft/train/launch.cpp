@@ -46,8 +46,9 @@ ExampleKind kind_of(const Recipe& recipe) {
     case PreferenceMethod::kto: return ExampleKind::labelled;
     case PreferenceMethod::dpo:
     case PreferenceMethod::orpo: return ExampleKind::pairs;
+    case PreferenceMethod::reward: return ExampleKind::scored_pairs;
   }
-  return ExampleKind::answers;
+  return recipe.model.scores_texts() ? ExampleKind::classes : ExampleKind::answers;
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ Dataset open_data(const Recipe& recipe, const ModelSource* start) {
                        .format = recipe.data.format,
                        .chat_template = chat.text,
                        .chat_source = chat.source,
-                       .kind = kind_of(recipe)},
+                       .kind = kind_of(recipe),
+                       .labels = recipe.model.labels},
                       [&](int64_t done, int64_t total) {
                         const auto now = std::chrono::steady_clock::now().time_since_epoch();
                         line.show_bytes("tokenizing", done, total, std::chrono::duration<double>(now).count());

@@ -7,7 +7,7 @@ namespace weft {
 
 void choose_trained(const Recipe& recipe, Decoder& model) {
   if (recipe.model.lora.rank == 0) return;
-  for (Param* p : model.params()) p->trainable = is_adapter(p->name);
+  for (Param* p : model.params()) p->trainable = is_adapter(p->name) || p->name == kScoreName;
 }
 
 ParamCount count_params(const Recipe& recipe) {

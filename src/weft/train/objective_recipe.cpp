@@ -8,11 +8,15 @@ namespace weft {
 void read_preference(Toml& toml, Recipe& recipe) {
   if (!toml.has_section("preference")) return;
   PreferenceConfig& c = recipe.preference;
-  const std::string method = toml.choice("preference.method", "dpo", {"dpo", "orpo", "kto"});
+  const std::string method = toml.choice("preference.method", "dpo", {"dpo", "orpo", "kto", "reward"});
   c.method = method == "dpo"    ? PreferenceMethod::dpo
              : method == "orpo" ? PreferenceMethod::orpo
-                                : PreferenceMethod::kto;
-  c.beta = toml.number("preference.beta", c.beta, 1e-6, 1e3);
+             : method == "kto"  ? PreferenceMethod::kto
+                                : PreferenceMethod::reward;
+  if (c.method == PreferenceMethod::reward)
+    c.center = toml.number("preference.center", c.center, 0, 1e3);
+  else
+    c.beta = toml.number("preference.beta", c.beta, 1e-6, 1e3);
   if (c.method == PreferenceMethod::dpo)
     c.label_smoothing = toml.number("preference.label_smoothing", c.label_smoothing, 0, 0.499);
   if (c.method == PreferenceMethod::kto) {

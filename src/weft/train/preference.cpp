@@ -23,6 +23,7 @@ LogOdds log_odds(double mean) {
 }  // namespace
 
 double reward(const PreferenceConfig& config, const Answer& answer) {
+  if (config.method == PreferenceMethod::reward) return answer.logp;
   const bool has_reference = config.needs_reference();
   return config.beta * (has_reference ? answer.logp - answer.reference : answer.logp / double(answer.tokens));
 }
@@ -40,6 +41,11 @@ PairLoss orpo_loss(const PreferenceConfig& c, const Answer& chosen, const Answer
   const double ratio = good.value - bad.value, slope = -c.beta * sigmoid(-ratio);
   return {-token_weight * chosen.logp - c.beta * log_sigmoid(ratio),
           slope * good.slope / tokens(chosen) - token_weight, -slope * bad.slope / tokens(rejected)};
+}
+
+PairLoss score_pair_loss(const PreferenceConfig& c, const Answer& chosen, const Answer& rejected) {
+  const double z = chosen.logp - rejected.logp, sum = chosen.logp + rejected.logp, slope = 2 * c.center * sum;
+  return {c.center * sum * sum - log_sigmoid(z), slope - sigmoid(-z), slope + sigmoid(-z)};
 }
 
 AnswerLoss kto_loss(const PreferenceConfig& c, const Answer& answer, bool is_desirable, double kl) {

@@ -1,4 +1,5 @@
-// Preference losses: what a model's log-probabilities of preferred and rejected answers cost, and their gradients.
+// Preference losses: what a model's log-probabilities of preferred and rejected answers cost, or its scores of them,
+// and their gradients.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -6,25 +7,27 @@
 
 namespace weft {
 
-enum class PreferenceMethod : uint8_t { none, dpo, orpo, kto };
+enum class PreferenceMethod : uint8_t { none, dpo, orpo, kto, reward };
 
 struct PreferenceConfig {
   PreferenceMethod method = PreferenceMethod::none;
   double beta = 0.1;
   double label_smoothing = 0;                           // dpo: the share of pairs whose order is wrong
   double desirable_weight = 1, undesirable_weight = 1;  // kto
+  double center = 0;                                    // reward: what keeps scores near 0
 
   bool needs_reference() const { return method == PreferenceMethod::dpo || method == PreferenceMethod::kto; }
 };
 
-// An answer: the sum of its tokens' log-probabilities by the model and by the reference, and how many tokens it has.
+// An answer: the sum of its tokens' log-probabilities by the model and by the reference, and how many tokens it has;
+// or, of a model that scores texts, its score in place of the first.
 struct Answer {
   double logp = 0, reference = 0;
   int64_t tokens = 0;
 };
 
 // What training raises for preferred answers: beta times the log-ratio, or for ORPO times the mean log-probability of
-// a token.
+// a token, or a model's score.
 double reward(const PreferenceConfig& config, const Answer& answer);
 
 // A loss and its derivatives by the model's log-probabilities of both answers.
@@ -37,6 +40,11 @@ PairLoss dpo_loss(const PreferenceConfig& config, const Answer& chosen, const An
 // token_weight times the negative log-likelihood of the chosen answer, minus beta log sigmoid(log odds ratio) of the
 // answers' mean log-probabilities. Source: Hong et al., 2024.
 PairLoss orpo_loss(const PreferenceConfig& config, const Answer& chosen, const Answer& rejected, double token_weight);
+
+// -log sigmoid(score of the chosen answer - that of the rejected one), plus center times the square of their sum.
+// Sources: Ouyang et al., "Training language models to follow instructions", 2022 (Bradley and Terry's model);
+// Eisenstein et al., "Helping or Herding?", 2023, of the second part.
+PairLoss score_pair_loss(const PreferenceConfig& config, const Answer& chosen, const Answer& rejected);
 
 struct AnswerLoss {
   double loss = 0, dlogp = 0;

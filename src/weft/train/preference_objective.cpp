@@ -20,6 +20,7 @@ PairLoss PreferenceObjective::pair_loss(const ReferredPairs& pairs, int64_t pair
     case PreferenceMethod::none:
     case PreferenceMethod::dpo: break;
     case PreferenceMethod::orpo: return orpo_loss(config_, first, second, c.token_weight);
+    case PreferenceMethod::reward: return score_pair_loss(config_, first, second);
     case PreferenceMethod::kto: {
       const AnswerLoss one = kto_loss(config_, first, pairs.batches->pair(pair).is_desirable, c.kl);
       return {one.loss, one.dlogp, 0};

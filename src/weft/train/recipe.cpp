@@ -53,8 +53,8 @@ class ModelReader {
  private:
   static std::string name(const char* key) { return fmt::format("model.{}", key); }
   static bool is_of_training(std::string_view key) {
-    constexpr std::string_view kKeys[] = {"capacity_factor",  "aux_loss",   "z_loss",
-                                          "router_bias_rate", "mtp_layers", "mtp_loss"};
+    constexpr std::string_view kKeys[] = {"capacity_factor", "aux_loss", "z_loss", "router_bias_rate",
+                                          "mtp_layers",      "mtp_loss", "labels"};
     return std::ranges::find(kKeys, key) != std::end(kKeys);
   }
   // A key that counts for nothing is a mistake.
@@ -92,8 +92,12 @@ ModelConfig read_saved_model(Toml& toml, const std::string& path) {
     if (toml.has(key)) toml.reject(key, fmt::format("the model in {} says it itself: remove the key", path));
   const bool has_mtp = toml.integer("model.mtp_layers", 0, 0, 1) > 0;
   ModelConfig c = model_config_of(path, WithMtp(has_mtp));
+  const int64_t labels = c.labels;
   ModelReader reader(toml, path);
   visit_model_fields(reader, c);
+  if (labels > 0 && c.labels != labels)
+    toml.reject("model.labels", fmt::format("the model in {} has {}: remove the key", path, labels));
+  if (c.scores_texts()) complete(c);  // its head is not that of the saved model
   c.dropout = float(toml.number("model.dropout", shortest_of(c.dropout), 0, 0.999));
   return c;
 }
@@ -117,6 +121,24 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
   }
   lora.dropout = float(toml.number("lora.dropout", shortest_of(lora.dropout), 0, 0.999));
   lora.base = toml.choice("lora.quantize", "none", {"none", "nf4"}) == "nf4" ? BaseFormat::nf4 : BaseFormat::plain;
+}
+
+// A model that scores texts learns from pairs of them or from the classes that they are of.
+void check_labels(Toml& toml, const Recipe& r) {
+  const bool is_reward = r.preference.method == PreferenceMethod::reward;
+  if (is_reward && r.model.labels != 1)
+    toml.reject("preference.method", "a reward is the one score of a text: write model.labels = 1 beside it");
+  if (!r.model.scores_texts()) return;
+  if (!r.distill.teacher.empty() || r.policy.is_on() || (r.preference.method != PreferenceMethod::none && !is_reward))
+    toml.reject("model.labels",
+                "a model that scores texts learns classes, or from [preference] with method = \"reward\": write 0 "
+                "beside another objective");
+  if (r.model.labels == 1 && !is_reward)
+    toml.reject("model.labels",
+                "one label is a reward, which is learned from pairs: write [preference] with method = \"reward\", or "
+                "2 or more classes");
+  if (!is_reward && r.data.format != "auto")
+    toml.reject("data.format", "texts of classes have one form, {\"text\", \"label\"}: remove the key");
 }
 
 // What the part that predicts further on does not go with.
@@ -369,6 +391,7 @@ Recipe read_recipe(Toml& toml) {
   read_distill(toml, r);
   read_policy(toml, r);
   check_mtp(toml, r);
+  check_labels(toml, r);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
   read_offload_dir(toml, r);

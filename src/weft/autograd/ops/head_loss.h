@@ -10,6 +10,9 @@ struct HeadView {
   Param* weight = nullptr;  // [V, H]
   Param* bias = nullptr;    // [V]; null: none
   float softcap = 0;        // logits become cap * tanh(logit / cap); 0: they stay
+  // It makes scores of texts (ModelConfig::labels): every rank of a tensor group has all of it, and the first makes
+  // the gradients.
+  bool scores_texts = false;
 };
 
 // The sum over tokens of -log softmax(logits)[target], as a tensor [1] of f32 (f64 beside f64).

@@ -31,6 +31,8 @@ constexpr Route kRoutes[] = {
     {"POST", "/v1/rerank", rerank, {.generates = true}},
     {"POST", "/v2/rerank", rerank, {.generates = true}},
     {"POST", "/rerank", rerank, {.generates = true}},
+    {"POST", "/v1/classify", classify, {.generates = true}},
+    {"POST", "/classify", classify, {.generates = true}},
     {"POST", "/v1/messages", messages, {.generates = true, .dialect = Dialect::anthropic}},
     {"POST", "/v1/messages/count_tokens", count_tokens, {.dialect = Dialect::anthropic}},
     {"POST", "/v1/load_lora_adapter", load_adapter, {}},

@@ -14,6 +14,7 @@ void count_tokens(Context&, const http::Request&, const ExchangePointer&);
 void embeddings(Context&, const http::Request&, const ExchangePointer&);
 void score(Context&, const http::Request&, const ExchangePointer&);
 void rerank(Context&, const http::Request&, const ExchangePointer&);
+void classify(Context&, const http::Request&, const ExchangePointer&);
 void tokenize(Context&, const http::Request&, const ExchangePointer&);
 void detokenize(Context&, const http::Request&, const ExchangePointer&);
 void list_models(Context&, const http::Request&, const ExchangePointer&);

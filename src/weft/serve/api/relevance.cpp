@@ -44,6 +44,9 @@ std::string Relevance::prompt(const std::string& query, const std::string& docum
        .variables = {{"query", text(query)}, {"document", text(document)}, {"instruction", text(instruction)}}});
 }
 
-double Relevance::score(std::span<const float> logits) { return 1 / (1 + std::exp(double(logits[1] - logits[0]))); }
+double Relevance::score(std::span<const float> logits) {
+  const float rest = logits.size() > 1 ? logits[1] : 0;
+  return 1 / (1 + std::exp(double(rest - logits[0])));
+}
 
 }  // namespace weft::api

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weft/pretrained/embedding_rule.h"
+#include "weft/pretrained/score_rule.h"
 #include "weft/serve/api/fill_in_middle.h"
 #include "weft/serve/api/reasoning_families.h"
 #include "weft/serve/api/relevance.h"
@@ -57,6 +58,7 @@ struct ServedModel {
   SamplingDefaults sampling = {};   // where a request says nothing
   EmbeddingRule embedding = {};
   std::shared_ptr<const Relevance> relevance = {};  // null: texts are compared by their vectors
+  ScoreRule scores = {};                            // of a model that scores texts
   ConstraintFactory* constraints = nullptr;         // null: output of a given form is not offered
   std::string adapter_folder = {};                  // adapters below it may be loaded by name; empty: none may
   std::optional<FillInMiddle> fill_in_middle = {};

@@ -8,9 +8,9 @@ namespace {
 
 class VectorsJob {
  public:
-  // kind: embed or weigh
-  VectorsJob(ExchangePointer exchange, Plan plan, Request::Kind kind, ReplyOfVectors reply)
-      : kind_(kind),
+  // weighed: none where vectors are asked for
+  VectorsJob(ExchangePointer exchange, Plan plan, std::vector<int32_t> weighed, ReplyOfVectors reply)
+      : weighed_(std::move(weighed)),
         exchange_(std::move(exchange)),
         plan_(std::move(plan)),
         reply_(std::move(reply)),
@@ -20,12 +20,12 @@ class VectorsJob {
     std::vector<RequestId> ids;
     for (size_t i = 0; i < plan_.prompts.size(); ++i) {
       Request request;
-      request.kind = kind_;
+      request.kind = weighed_.empty() ? Request::Kind::embed : Request::Kind::weigh;
       request.prompt = plan_.prompts[i];
       request.adapter = plan_.adapter;
       request.pooling = plan_.model->embedding.pooling;
       request.normalises = plan_.model->embedding.normalises;
-      if (kind_ == Request::Kind::weigh) request.weighed = plan_.model->relevance->tokens();
+      request.weighed = weighed_;
       try {
         ids.push_back(plan_.model->engine->submit(std::move(request), std::make_unique<Sink>(self, i)));
       } catch (...) {
@@ -69,7 +69,7 @@ class VectorsJob {
     }
   }
 
-  const Request::Kind kind_;
+  const std::vector<int32_t> weighed_;
   const ExchangePointer exchange_;
   const Plan plan_;
   const ReplyOfVectors reply_;
@@ -81,8 +81,9 @@ class VectorsJob {
 
 }  // namespace
 
-void answer_by_relevance(const ExchangePointer& exchange, Plan plan, ReplyOfVectors reply) {
-  const auto job = std::make_shared<VectorsJob>(exchange, std::move(plan), Request::Kind::weigh, std::move(reply));
+void answer_by_logits(const ExchangePointer& exchange, Plan plan, std::vector<int32_t> weighed,
+                      ReplyOfVectors reply) {
+  const auto job = std::make_shared<VectorsJob>(exchange, std::move(plan), std::move(weighed), std::move(reply));
   job->start(job);
 }
 
@@ -91,7 +92,7 @@ void answer_by_vectors(const ExchangePointer& exchange, Plan plan, ReplyOfVector
     throw ApiError(400, fmt::format("{}: its vectors are made by {}, which weft does not do; weft serve --pooling "
                                     "says another way",
                                     plan.model->name, unknown));
-  const auto job = std::make_shared<VectorsJob>(exchange, std::move(plan), Request::Kind::embed, std::move(reply));
+  const auto job = std::make_shared<VectorsJob>(exchange, std::move(plan), std::vector<int32_t>(), std::move(reply));
   job->start(job);
 }
 

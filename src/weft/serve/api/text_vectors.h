@@ -15,7 +15,7 @@ using TextVectors = std::vector<std::vector<float>>;
 // the engine's thread.
 using ReplyOfVectors = std::function<http::Reply(const Plan& plan, TextVectors& vectors)>;
 void answer_by_vectors(const ExchangePointer& exchange, Plan plan, ReplyOfVectors reply);
-// The same with the logits of ServedModel::relevance's tokens in place of vectors.
-void answer_by_relevance(const ExchangePointer& exchange, Plan plan, ReplyOfVectors reply);
+// The same with logits of these tokens in place of vectors, or scores of labels, of a model that scores texts.
+void answer_by_logits(const ExchangePointer& exchange, Plan plan, std::vector<int32_t> weighed, ReplyOfVectors reply);
 
 }  // namespace weft::api

@@ -1,4 +1,5 @@
-// /v1/embeddings, /v1/score, /v1/rerank: what is made of vectors of texts, or of how a model judges pairs of them.
+// /v1/embeddings, /v1/score, /v1/rerank, /classify: what is made of vectors of texts, of how a model judges pairs of
+// them, or of its scores.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -127,6 +128,12 @@ struct Pairs {
 
 // Of each pair one, where the model judges pairs; else of all first texts, then of all second ones.
 void add_prompts(const JsonView& body, const Pairs& pairs, Plan& plan) {
+  if (!plan.model->relevance && !plan.model->scores.labels.empty())
+    throw ApiError(400,
+                   fmt::format("{} scores texts, and how it reads a query and a document is not known: weft serve "
+                               "--reranker FILE says so",
+                               plan.model->name),
+                   {}, "model");
   if (const Relevance* const relevance = plan.model->relevance.get()) {
     const std::string instruction = body.string_or("instruction", "");
     for (size_t i = 0; i < pairs.second.size(); ++i)
@@ -139,18 +146,35 @@ void add_prompts(const JsonView& body, const Pairs& pairs, Plan& plan) {
   for (const std::string& text : pairs.second) add_text(text, prompt_for(rule, kOfDocuments), plan);
 }
 
+void require_scores(const Plan& plan) {
+  if (plan.model->scores.labels.empty())
+    throw ApiError(400,
+                   fmt::format("{} writes texts and has no labels: serve a model that was trained to score texts "
+                               "(...ForSequenceClassification)",
+                               plan.model->name),
+                   {}, "model");
+}
+
+// A text's class: the label of the highest score, and all of them as probabilities, or as they are.
+json class_json(const ScoreRule& rule, std::vector<float>& scores, size_t index, bool is_activated) {
+  const auto best = std::ranges::max_element(scores) - scores.begin();
+  if (is_activated) activate(rule.activation, scores);
+  return {{"index", index}, {"label", rule.labels[size_t(best)]}, {"probs", scores}, {"num_classes", scores.size()}};
+}
+
 // By a score of each pair: the probability that the model says yes to it, or the cosine of its vectors.
 void answer_by_scores(const ExchangePointer& exchange, Plan plan, const Pairs& pairs,
                       std::function<json(const Plan& plan, const std::vector<double>& scores)> reply) {
   check_num_answers(plan);
-  if (plan.model->relevance)
-    return answer_by_relevance(
-        exchange, std::move(plan),
-        [reply = std::move(reply)](const Plan& done, const TextVectors& logits) -> http::Reply {
-          std::vector<double> scores;
-          for (const std::vector<float>& one : logits) scores.push_back(Relevance::score(one));
-          return {.body = to_json_text(reply(done, scores))};
-        });
+  if (const Relevance* const relevance = plan.model->relevance.get()) {
+    std::vector<int32_t> tokens = relevance->tokens();
+    return answer_by_logits(exchange, std::move(plan), std::move(tokens),
+                            [reply = std::move(reply)](const Plan& done, const TextVectors& logits) -> http::Reply {
+                              std::vector<double> scores;
+                              for (const std::vector<float>& one : logits) scores.push_back(Relevance::score(one));
+                              return {.body = to_json_text(reply(done, scores))};
+                            });
+  }
   answer_by_vectors(exchange, std::move(plan),
                     [reply = std::move(reply), num_first = pairs.first.size()](
                         const Plan& done, const TextVectors& vectors) -> http::Reply {
@@ -245,6 +269,41 @@ void rerank(Context& context, const http::Request& request, const ExchangePointe
     }
     return json{{"model", done.model_name}, {"results", std::move(results)}, {"usage", usage_of(done)}};
   });
+}
+
+// As vLLM has it, where "use_activation": false asks for scores as they are, such as rewards.
+void classify(Context& context, const http::Request& request, const ExchangePointer& exchange) {
+  Plan plan;
+  bool is_activated = true;
+  read_or_refuse([&] {
+    const JsonDocument document = body_of(request, context.limits());
+    const JsonView body = document.root();
+    context.choose_model(body, plan);
+    require_scores(plan);
+    const bool is_chat = body.has("messages");
+    if (is_chat) {
+      Conversation conversation = read_conversation(body, request.body, context.limits());
+      conversation.asks_for_answer = body.boolean_or("add_generation_prompt", false);
+      plan_chat(std::move(conversation), {}, context.limits(), plan);
+    } else {
+      read_inputs(body.at("input"), "", context.limits(), plan);
+    }
+    is_activated = body.boolean_or("use_activation", true);
+    fit_to_context(body, is_chat ? "messages" : "input", 0, plan);
+  });
+  check_num_answers(plan);
+  std::vector<int32_t> labels(plan.model->scores.labels.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  answer_by_logits(exchange, std::move(plan), std::move(labels),
+                   [=](const Plan& done, TextVectors& scores) -> http::Reply {
+                     json data = json::array();
+                     for (size_t i = 0; i < scores.size(); ++i)
+                       data.push_back(class_json(done.model->scores, scores[i], i, is_activated));
+                     return {.body = to_json_text({{"object", "list"},
+                                                   {"data", std::move(data)},
+                                                   {"model", done.model_name},
+                                                   {"usage", usage_of(done)}})};
+                   });
 }
 
 }  // namespace weft::api

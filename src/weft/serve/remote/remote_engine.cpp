@@ -83,7 +83,7 @@ void RemoteEngine::check_request(const Request& r) const {
     if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
   if (r.constraint && !r.constraint->form())
     throw Unsupported("output of this form is not offered by a replica in another process");
-  check_first_choice(r, limits_.vocab);
+  check_outputs(r, limits_);
 }
 
 RequestId RemoteEngine::submit(Request request, std::unique_ptr<RequestSink> sink) {
