@@ -18,10 +18,10 @@ namespace {
 
 PolicyConfig config_of(const QuestionOptions& o) {
   PolicyConfig c = PolicyConfig::of(PolicyMethod::grpo);
-  const auto name = std::ranges::find(kRewardNames, o.reward);
-  if (name == std::end(kRewardNames))
-    throw UsageError("--reward {}: write one of {}", o.reward, fmt::join(kRewardNames, ", "));
-  c.reward = RewardKind(name - std::begin(kRewardNames));
+  const std::span names = std::span(kRewardNames).first(std::size_t(RewardKind::model));
+  const auto name = std::ranges::find(names, o.reward);
+  if (name == names.end()) throw UsageError("--reward {}: write one of {}", o.reward, fmt::join(names, ", "));
+  c.reward = RewardKind(name - names.begin());
   if ((c.reward == RewardKind::command) == o.command.empty())
     throw UsageError("--reward {}: --reward-command goes with command, and with nothing else", o.reward);
   c.command = {"sh", "-c", o.command};

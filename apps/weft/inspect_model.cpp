@@ -38,8 +38,9 @@ void print(const Output& output, nlohmann::json about, const StoredTensors& stor
 }
 
 std::string summary(const std::string& path, const ModelConfig& c) {
-  return fmt::format("{}: {}, {} parameters: {} layers, {} wide, {} heads ({} of keys), vocabulary {}, context {}",
-                     path, c.family, c.num_params(), c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context);
+  return fmt::format("{}: {}, {} parameters: {} layers, {} wide, {} heads ({} of keys), vocabulary {}, context {}{}",
+                     path, c.family, c.num_params(), c.layers, c.hidden, c.heads, c.kv_heads, c.vocab, c.context,
+                     c.scores_texts() ? fmt::format(", scores of {} label(s)", c.labels) : "");
 }
 
 nlohmann::json about_model(const ModelConfig& c, std::string_view form) {

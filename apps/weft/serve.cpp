@@ -130,10 +130,10 @@ void serve_on_demand(const ServeCommand& o, const StopSignals& signals, const st
     const ModelSource& source = *opened.back()->source;
     const int replicas = replicas_of(model.forward);
     const EngineLimits limits{.vocab = source.config().vocab,
-                              .labels = source.config().labels,
                               .context = source.config().context,
                               .max_running = model.engine.max_running * replicas,
-                              .max_waiting = model.engine.max_waiting * replicas};
+                              .max_waiting = model.engine.max_waiting * replicas,
+                              .labels = source.config().labels};
     const auto load = [&model, log] {
       const auto on_failure = [&model, log](const std::string& error) { log(model.name + " ended: " + error); };
       return std::make_unique<HostedModel>(model, on_failure);

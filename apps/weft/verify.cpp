@@ -88,7 +88,7 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   const Dataset dataset = open_data(one, start.get());
   set_vocab(one, dataset.tokenizer->vocab_size());
   one.policy.log_answers = 0;
-  const auto teacher = one.distill.teacher.empty() ? nullptr : open_model(one.distill.teacher);
+  const auto teacher = path_beside(one).empty() ? nullptr : open_model(path_beside(one));
   ComparedAnswers answers;
   VerifySources sources{.data = dataset,
                         .start = start.get(),

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/temporary_folder.h"
 #include "pretrained/adapted_logits.h"
 #include "pretrained/golden_models.h"
@@ -42,24 +44,25 @@ std::vector<std::string> targets_beside(const char* family, const std::vector<st
   write_factors(folder.path(), modules);
   ModelConfig base = family_defaults(family);
   base.layers = 4;
-  return lora_target_names(read_peft_config(folder_with(folder, config_with("")), base));
+  return lora_target_names(read_adapted_config(folder_with(folder, config_with("")), base).lora);
 }
 
 TEST(PeftTest, ConfigSaysWhichAdapters) {
   const TemporaryFolder folder;
   const ModelConfig model = family_defaults("llama");
   write_factors(folder.path(), {"model.layers.0.self_attn.q_proj", "model.layers.11.mlp.down_proj"});
-  const LoraConfig lora = read_peft_config(folder_with(folder, config_with("")), model);
+  const LoraConfig lora = read_adapted_config(folder_with(folder, config_with("")), model).lora;
   EXPECT_EQ(lora.rank, 3);
   EXPECT_EQ(lora.scale(), 2);
   EXPECT_EQ(lora_target_names(lora), (std::vector<std::string>{"q", "dense_down"}));
-  EXPECT_FLOAT_EQ(read_peft_config(folder_with(folder, config_with(R"(, "use_rslora": true)")), model).scale(),
-                  6 / std::sqrt(3.0f));
+  EXPECT_FLOAT_EQ(
+      read_adapted_config(folder_with(folder, config_with(R"(, "use_rslora": true)")), model).lora.scale(),
+      6 / std::sqrt(3.0f));
   EXPECT_FALSE(lora.is_dora);
-  EXPECT_TRUE(read_peft_config(folder_with(folder, config_with(R"(, "use_dora": true)")), model).is_dora);
+  EXPECT_TRUE(read_adapted_config(folder_with(folder, config_with(R"(, "use_dora": true)")), model).lora.is_dora);
   for (const char* wrong :
        {R"(, "bias": "all")", R"(, "rank_pattern": {"q_proj": 0.5})", R"(, "modules_to_save": ["lm_head"])"})
-    EXPECT_THROW(read_peft_config(folder_with(folder, config_with(wrong)), model), Error) << wrong;
+    EXPECT_THROW(read_adapted_config(folder_with(folder, config_with(wrong)), model), Error) << wrong;
 }
 
 // As older versions of PEFT wrote them: in a file of pickled Python.
@@ -67,7 +70,7 @@ TEST(PeftTest, AFolderWithoutTensorsIsRefusedByName) {
   const TemporaryFolder folder;
   folder_with(folder, config_with(""));
   try {
-    read_peft_config(folder.path(), family_defaults("llama"));
+    read_adapted_config(folder.path(), family_defaults("llama"));
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("has no adapter_model.safetensors"), std::string::npos) << e.what();
@@ -102,6 +105,38 @@ TEST(PeftTest, TensorsSayBesideWhatAdaptersStand) {
   EXPECT_THROW(targets_beside("llama", {"lm_head"}), Error);
   EXPECT_EQ(targets_beside("qwen3_next", {"model.layers.0.mlp.gate"}), Names{"router"});
   EXPECT_EQ(targets_beside("mixtral", {"model.layers.0.mlp.gate"}), Names{"router"});
+}
+
+// A head that scores texts is trained whole beside adapters, and saved so; beside a model that writes texts it stands
+// in place of the other head.
+TEST(PeftTest, AHeadThatScoresTextsIsSavedWhole) {
+  ModelConfig plain = family_defaults("llama");
+  plain.layers = 1, plain.hidden = 16, plain.heads = 2, plain.ffn = 24, plain.vocab = 40, plain.context = 16;
+  ModelConfig scores = plain;
+  scores.labels = 3, scores.lora = {.rank = 2, .alpha = 4, .targets = kAllTargets};
+  complete(plain), complete(scores);
+  const auto model = random_model("random:scores", scores);
+  const std::shared_ptr<const ModelSource> base = random_model("random:plain", plain);
+  const TemporaryFolder folder;
+  write_peft(*model, "base", folder.path());
+  const std::string config = read_file(folder / kPeftConfigName, 1 << 20);
+  EXPECT_NE(config.find("\"SEQ_CLS\""), std::string::npos) << config;
+  const JsonDocument said = JsonDocument::parse(config, kPeftConfigName);
+  EXPECT_EQ(said.root().at("modules_to_save").at(int64_t(0)).string(), "score");
+  const auto adapted = open_adapted(base, folder.path());
+  EXPECT_EQ(adapted->config().labels, 3);
+  EXPECT_EQ(adapted->score_rule().labels.size(), 3u);
+  std::set<std::string> names;
+  for (const ParamNames& n : adapted->names()) {
+    names.insert(n.param);
+    if (n.param == kScoreName || is_adapter(n.param)) {
+      EXPECT_EQ(values_of(*adapted, n), values_of(*model, n)) << n.param;
+    }
+  }
+  std::set<std::string> want;
+  for (const ParamNames& n : model->names()) want.insert(n.param);
+  EXPECT_EQ(names, want);
+  EXPECT_EQ(read_adapted_config(folder.path(), plain).labels, 3);
 }
 
 // Modules of several projections, as PEFT adapts them: the same as the adapted tensors of a model's files.

@@ -39,7 +39,9 @@ struct Learned {
   std::vector<int64_t> tokens;                  // of each step
 };
 
-inline Learned learn(Recipe recipe, int steps, const std::string& answer = "e", const ModelSource* start = nullptr) {
+// judge: of rl.reward_model.
+inline Learned learn(Recipe recipe, int steps, const std::string& answer = "e", const ModelSource* start = nullptr,
+                     const ModelSource* judge = nullptr) {
   const TemporaryFolder folder;
   recipe.data.train = recipe.data.valid = prompts_file(folder.path(), answer);
   recipe.data.cache_dir = folder.path() + "/cache", recipe.data.valid_fraction = 0;
@@ -52,9 +54,13 @@ inline Learned learn(Recipe recipe, int steps, const std::string& answer = "e", 
     TestRank rank(kernels_of(device), 1, device);
     const auto batches = batches_for(recipe, data);
     Trainer trainer(rank.context, world, recipe, *batches);
-    const auto objective = make_objective(
-        recipe, {.data = data, .batches = *batches, .start = start, .make_answerer = answerer_with_many_ends},
-        trainer);
+    const auto objective = make_objective(recipe,
+                                          {.data = data,
+                                           .batches = *batches,
+                                           .start = start,
+                                           .teacher = judge,
+                                           .make_answerer = answerer_with_many_ends},
+                                          trainer);
     trainer.set_objective(objective.get());
     Learned mine;
     const auto& rows = dynamic_cast<const PolicyBatches&>(*batches);

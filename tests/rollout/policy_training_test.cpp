@@ -228,5 +228,31 @@ TEST(PolicyTrainingTest, PromptsThatLeaveNoRoomAreLeftOut) {
   EXPECT_THROW(PolicyBatches(r, prompts), UsageError);  // nothing to compare answers with
 }
 
+// Answers come to be what another model likes, on any mesh alike.
+TEST(PolicyTrainingTest, LearnsWhatARewardModelLikes) {
+  const TemporaryFolder folder;
+  Recipe of_judge = policy_recipe({}, Method::grpo);
+  of_judge.model.labels = 1, of_judge.train.seed = 5;
+  complete(of_judge.model);
+  const std::unique_ptr<ModelSource> judge = open_model(saved_model(of_judge, folder.path(), 0));
+  std::vector<double> first;
+  for (const MeshCase& mesh : {MeshCase{}, MeshCase{.shape = {.shard = 2, .tp = 2}}, MeshCase{.shape = {.pp = 2}},
+                               MeshCase{.shape = {.cp = 2}}}) {
+    Recipe r = policy_recipe(mesh, Method::grpo);
+    r.policy.reward = RewardKind::model;
+    r.optimizer.adamw.eps = 1e-8, r.optimizer.schedule.lr = 2e-2;
+    const Learned learned = learn(r, 30, "e", nullptr, judge.get());
+    const auto mean = [&](size_t begin, size_t end) {
+      double sum = 0;
+      for (size_t i = begin; i < end; ++i) sum += learned.figures[i].reward;
+      return sum / double(end - begin);
+    };
+    EXPECT_GT(mean(20, 30), mean(0, 3) + 0.1) << name_of(mesh);
+    first.push_back(learned.figures.front().reward);
+    EXPECT_NEAR(first.back(), first.front(), 1e-5) << name_of(mesh);
+    EXPECT_GT(learned.figures.front().reward_std, 1e-2);
+  }
+}
+
 }  // namespace
 }  // namespace weft

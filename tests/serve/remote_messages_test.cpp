@@ -29,8 +29,8 @@ auto fields_of(const api::OutputForm& x) {
                   is_whole_answer, may_be_text);
 }
 auto fields_of(const EngineLimits& x) {
-  const auto& [a, b, c, d] = x;
-  return std::tie(a, b, c, d);
+  const auto& [a, b, c, d, e] = x;
+  return std::tie(a, b, c, d, e);
 }
 auto fields_of(const EngineStats& x) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = x;
@@ -154,7 +154,7 @@ TEST(RemoteMessagesTest, RequestsArriveAsTheyWere) {
 }
 
 TEST(RemoteMessagesTest, AnswersArriveAsTheyWere) {
-  const Hello hello = sent(Hello{{1, 2, 3, 4}, {"law", "art"}});
+  const Hello hello = sent(Hello{{1, 2, 3, 4, 5}, {"law", "art"}});
   EXPECT_EQ(fields_of(hello.limits), fields_of(EngineLimits{1, 2, 3, 4, 5}));
   EXPECT_EQ(hello.adapters, (std::vector<std::string>{"law", "art"}));
   const PromptScored prompt = sent(PromptScored{5, {ScoredToken{}, kScored}});

@@ -162,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(
         ScoreCombination{"one_class", "labels = 1", "", "2 or more classes"},
         ScoreCombination{"dpo", "labels = 1", "[preference]\nmethod = \"dpo\"", "model.labels"},
         ScoreCombination{"beta", "labels = 1", "[preference]\nmethod = \"reward\"\nbeta = 0.1", "preference.beta"},
-        ScoreCombination{"rl", "labels = 2", "[rl]\nanswers = 2", "model.labels"},
+        ScoreCombination{"rl", "labels = 2", "[rl]\nanswers = 8\nupdates = 8", "model.labels"},
         ScoreCombination{"format", "labels = 2", "format = \"chat\"", "data.format"}),
     [](const auto& test) { return std::string(test.param.name); });
 

@@ -26,6 +26,7 @@ const char* const kBeside[] = {
     "[model]\nlabels = 1\n[preference]\nmethod = \"reward\"\n",
     "[rl]\nmethod = \"grpo\"\n",
     "[rl]\nreward = \"command\"\ncommand = [\"score\"]\n",
+    "[rl]\nreward = \"model\"\nreward_model = \"judge\"\n",
     "[distill]\nteacher = \"other\"\n",
     "[model]\nexperts = 4\n",
     "[model]\nexperts = 4\nexpert_layers = [1]\n",

@@ -64,15 +64,15 @@ inline std::string save_now(SavedRun& saved, const Trainer& trainer, CheckpointS
   return saver.finish();
 }
 
-// Trains a model for two steps and saves it; returns where.
-inline std::string saved_model(const Recipe& recipe, const std::string& folder) {
+// Trains a model for some steps and saves it; returns where.
+inline std::string saved_model(const Recipe& recipe, const std::string& folder, int steps = 2) {
   std::string path;
   run_ranks(1, [&](Communicator& world) {
     TestRank rank(cpu_kernels());
     const SyntheticBatches batches = batches_of(recipe);
     const ByteTokenizer tokenizer;
     Trainer trainer(rank.context, world, recipe, batches);
-    for (int i = 0; i < 2; ++i) trainer.step();
+    for (int i = 0; i < steps; ++i) trainer.step();
     SavedRun saved(trainer, recipe, tokenizer);
     CheckpointStore store(folder);
     path = save_now(saved, trainer, store);

@@ -79,7 +79,7 @@ class Decoder {
   HeadView head() {
     return {&head_weight(), head_bias_ ? &*head_bias_ : nullptr, config_.logit_softcap, config_.scores_texts()};
   }
-  // Logits [rows, V] of chosen rows of hidden().
+  // Logits [rows, V] of chosen rows of hidden(); or scores [rows, labels], f32 (f64 beside f64), without gradients.
   Var logits(const Var& hidden);
   // Of a model with such a part: what its logits of a token further on are made of, from what forward() gave of these
   // rows and the tokens that come next, host memory [rows].

@@ -455,8 +455,7 @@ void complete(ModelConfig& c) {
     throw UsageError("model.activation = \"xielu\": experts and layer_inputs have another: write 0 of them");
   if (c.scores_texts()) {
     c.tie_embeddings = c.head_bias = false;
-    c.logit_scale = 1, c.logit_softcap = 0;
-    c.mtp_layers = 0;
+    c.logit_scale = 1, c.logit_softcap = 0, c.mtp_layers = 0;
   }
   complete_attention(c);
   complete_single(c);

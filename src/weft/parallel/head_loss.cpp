@@ -1,6 +1,8 @@
 // head_loss: chunk by chunk, as HeadLossOp, with the statistics of every rank's columns combined for each chunk.
 #include "weft/parallel/head_loss.h"
 
+#include "weft/parallel/score_loss.h"
+
 namespace weft {
 namespace {
 
@@ -53,6 +55,7 @@ struct CutHeadLossOp {
 Var head_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, float grad_scale,
               const Var& hidden) {
   const Var x = tensor.enter(hidden);
+  if (head.scores_texts) check_labels(head, targets, x.value.rows());
   if (head.scores_texts && tensor.rank() > 0) grad_scale = 0;
   if (tensor.size() == 1 || head.scores_texts) return apply(*x.context, HeadLossOp{head, targets, grad_scale}, x);
   return apply(*x.context, CutHeadLossOp{tensor.group(), head, targets, grad_scale}, x);

@@ -70,9 +70,18 @@ struct ScoreLossOp {
 
 }  // namespace
 
+void check_labels(const HeadView& head, const int32_t* targets, int64_t rows) {
+  const int64_t labels = head.weight->shape[0];
+  for (int64_t t = 0; t < rows; ++t)
+    if (targets[t] >= labels)
+      throw Error("the data has label {}, and the model {} labels, from 0 on: raise model.labels, or give other data",
+                  targets[t], labels);
+}
+
 Var score_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
                float grad_scale, const Var& hidden) {
   const Var x = tensor.enter(hidden);
+  check_labels(head, targets, x.value.rows());
   return apply(*x.context, ScoreLossOp{head, targets, rule, tensor.rank() == 0 ? grad_scale : 0}, x);
 }
 

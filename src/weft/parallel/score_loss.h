@@ -12,4 +12,7 @@ namespace weft {
 Var score_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
                float grad_scale, const Var& hidden);
 
+// Throws Error where a target, [rows] in host memory, is no label: data may be anybody's.
+void check_labels(const HeadView& head, const int32_t* targets, int64_t rows);
+
 }  // namespace weft

@@ -116,7 +116,9 @@ std::string config_text(const ModelSource& source, const HfText& written, DType 
     const std::string text = read_file(file, kMostBytes, fs);
     const HfConfig read = parse_hf_config(text, file);
     if (read.is_part) notes.push_back(fmt::format("{} is the decoder of {} alone", folder, source.path()));
-    if (read.family == written.family && !read.is_part) json = parse_json(without_python_numbers(text), file);
+    const bool has_other_head = read.model.labels != source.config().labels;  // an adapter's
+    if (read.family == written.family && !read.is_part && !has_other_head)
+      json = parse_json(without_python_numbers(text), file);
   }
   json.erase("dtype");                // what newer versions write in place of torch_dtype
   json.erase("quantization_config");  // what was codes is written as floats

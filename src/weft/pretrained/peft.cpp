@@ -78,32 +78,46 @@ class AdaptedSource final : public ModelSource {
     const std::vector<ParamNames> names = has_peft_names ? base_->names() : hf_names(this->config());
     std::unique_ptr<StoredTensors> tensors = PeftFolder::tensors_of(std::move(folder), this->config().lora, names);
     all_names_ = adapter_names(this->config(), names, tensors.get());
+    has_score_ = tensors->find(kPeftScore) != nullptr;
+    if (has_score_)
+      all_names_.push_back({.param = std::string(kScoreName),
+                            .shape = {this->config().labels, this->config().hidden},
+                            .stored = {std::string(kPeftScore)}});
     bind(std::move(tensors), all_names_);
-    all_names_.insert(all_names_.begin(), base_->names().begin(), base_->names().end());
+    std::vector<ParamNames> of_base = base_->names();
+    if (has_score_)  // in place of another head
+      std::erase_if(of_base,
+                    [](const ParamNames& n) { return n.param == kScoreName || n.param.starts_with("head."); });
+    all_names_.insert(all_names_.begin(), of_base.begin(), of_base.end());
   }
   const std::vector<ParamNames>& names() const override { return all_names_; }
   int64_t step() const override { return base_->step(); }
   SpecialIds special_ids() const override { return base_->special_ids(); }
   SamplingDefaults sampling_defaults() const override { return base_->sampling_defaults(); }
   EmbeddingRule embedding_rule() const override { return base_->embedding_rule(); }
-  ScoreRule score_rule() const override { return base_->score_rule(); }
+  ScoreRule score_rule() const override {
+    return base_->config().labels == config().labels ? base_->score_rule() : ModelSource::score_rule();
+  }
   std::optional<DType> dtype_of(const std::string& param) const override {
-    return is_adapter(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
+    return is_own(param) ? ModelSource::dtype_of(param) : base_->dtype_of(param);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override { return base_->tokenizer(); }
   std::optional<RowsOfBlocks> blocks_of(const std::string& param) const override {
-    return is_adapter(param) ? std::nullopt : base_->blocks_of(param);
+    return is_own(param) ? std::nullopt : base_->blocks_of(param);
   }
   std::optional<StoredValues> values_of(const std::string& param) const override {
-    return is_adapter(param) ? ModelSource::values_of(param) : base_->values_of(param);
+    return is_own(param) ? ModelSource::values_of(param) : base_->values_of(param);
   }
   std::optional<ChatTemplate::Text> chat_template() const override { return base_->chat_template(); }
   void read(const std::string& param, int64_t first, std::span<float> out) const override {
-    is_adapter(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);
+    is_own(param) ? ModelSource::read(param, first, out) : base_->read(param, first, out);
   }
 
  private:
+  bool is_own(std::string_view param) const { return is_adapter(param) || (has_score_ && param == kScoreName); }
+
   std::shared_ptr<const ModelSource> base_;
+  bool has_score_ = false;
   std::vector<ParamNames> all_names_;
 };
 
@@ -188,16 +202,25 @@ std::string config_text(const ModelConfig& model, int64_t rank, const std::vecto
 
 }  // namespace
 
-LoraConfig read_peft_config(const std::string& folder, const ModelConfig& base) {
-  return PeftFolder(folder).config(base);
+namespace {
+
+ModelConfig with_adapters(const PeftFolder& folder, ModelConfig config) {
+  config.lora = folder.config(config);
+  if (folder.labels() > 0) config.labels = folder.labels();
+  return config;
+}
+
+}  // namespace
+
+ModelConfig read_adapted_config(const std::string& folder, const ModelConfig& base) {
+  return with_adapters(PeftFolder(folder), base);
 }
 
 std::unique_ptr<ModelSource> open_adapted(std::shared_ptr<const ModelSource> base, const std::string& folder) {
   if (base->config().lora.rank > 0)
     throw Error("{} has adapters already, and {} would be a second one beside them", base->path(), folder);
-  ModelConfig config = base->config();
   PeftFolder opened(folder);
-  config.lora = opened.config(config);
+  ModelConfig config = with_adapters(opened, base->config());
   try {
     complete(config);
   } catch (const UsageError& e) {
@@ -215,6 +238,9 @@ std::unique_ptr<LoraSet> load_lora_set(Context& context, const ModelSource& sour
     throw Error(
         "{}: an adapter with lengths of rows (use_dora) cannot stand beside others: merge it with weft convert",
         folder);
+  if (adapted->tensors().find(kPeftScore))
+    throw Error("{}: an adapter with a head that scores texts cannot stand beside others: merge it with weft convert",
+                folder);
   std::set<std::string_view> factors;
   for (const ParamNames& names : adapted->names()) factors.insert(names.param);
   auto set = std::make_unique<LoraSet>();
@@ -245,8 +271,7 @@ void write_peft(const ModelSource& model, const std::string& base, const std::st
   std::vector<SafetensorsInfo> infos;
   for (const AssembledTensor& t : tensors) infos.push_back({t.name, DType::f32, shape_of(t, rank)});
   const ModelConfig& config = model.config();
-  if (config.scores_texts())
-    infos.push_back({fmt::format("{}{}", kPeftPrefix, kScoreName), DType::f32, {config.labels, config.hidden}});
+  if (config.scores_texts()) infos.push_back({std::string(kPeftScore), DType::f32, {config.labels, config.hidden}});
   make_folders(fs, folder);
   SafetensorsWriter writer(fs, join_path(folder, kPeftWeightsName), infos, {{"format", "pt"}});
   for (const AssembledTensor& t : tensors) {

@@ -40,8 +40,15 @@ void refuse_others(const JsonView& json, const std::string& source) {
   const auto refuse = [&](const char* key) { throw Error("{}: weft cannot do what {} says", source, key); };
   if (json.string_or("peft_type", "LORA") != "LORA") refuse("peft_type");
   if (json.string_or("bias", "none") != "none") refuse("bias");
-  for (const char* key : {"modules_to_save", "layer_replication", "alora_invocation_tokens"})
+  for (const char* key : {"layer_replication", "alora_invocation_tokens"})
     if (json.has(key) && !is_empty(json.at(key))) refuse(key);
+  // PEFT names both of a model that scores texts, which has one of them.
+  constexpr const char* kWhole = "modules_to_save";
+  if (!json.has(kWhole) || is_empty(json.at(kWhole))) return;
+  const JsonView whole = json.at(kWhole);
+  for (int64_t i = 0; i < whole.size(); ++i)
+    if (!whole.is_array() || (whole.at(i).string() != "score" && whole.at(i).string() != "classifier"))
+      refuse(kWhole);
 }
 
 // What an adapter beside a parameter is, by the last parts of the parameter's name; 0: it has none.
@@ -150,6 +157,8 @@ void PeftFolder::find_modules() {
       module(kB).b = &info;
     else if (is_part(kLength))
       module(kLength).magnitude = &info;
+    else if (info.name == kPeftScore && info.dims.size() == 2 && info.dims.front() > 0)
+      score_ = &info;
     else
       throw Error("{}: tensor {} belongs to no adapter that weft knows", weights_->path(), info.to_text());
   }
@@ -274,6 +283,8 @@ class PeftFolder::Tensors final : public StoredTensors {
       add_stack(names, lora);
       if (folder_.leaves_layers_out()) add_left_out(names, lora);
     }
+    if (const StoredInfo* const score = folder_.score_)
+      add(score->name, score->dims, {Made::Kind::as_it_is, score, 0});
     std::vector<StoredInfo> all;
     for (const auto& [name, made] : made_) all.push_back(made.info);
     set_all(std::move(all));

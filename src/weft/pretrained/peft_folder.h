@@ -18,6 +18,8 @@ class PeftFolder {
   // Beside which projections of such a model it stands; as wide as its widest, scaled as its configuration says of
   // all modules that it says nothing else of. Throws Error naming the module beside which weft has no adapters.
   LoraConfig config(const ModelConfig& base) const;
+  // Of the head that scores texts, which it then has whole; 0: it has none.
+  int64_t labels() const { return score_ ? score_->dims.front() : 0; }
 
   // Its tensors, all of the rank and scale of config(), for a model whose parameters are stored as `base` says: under
   // their own names; and where it adapts experts in stacks (PEFT's target_parameters, Transformers' modules from
@@ -49,6 +51,7 @@ class PeftFolder {
   JsonDocument json_;
   std::vector<Pattern> ranks_, alphas_;
   std::unique_ptr<StoredTensors> weights_;
+  const StoredInfo* score_ = nullptr;  // [labels, H]
   // By name; of a stack its parameter's, "model.layers.0.mlp.experts.down_proj".
   std::map<std::string, Module> modules_;
 };

@@ -83,10 +83,10 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
                   .propose = propose_draft_tokens(draft_.get(), mtp_.get())}),
       choice_(model.context(), model.config().num_outputs()) {
   limits_ = {.vocab = model.config().vocab,
-             .labels = model.config().labels,
              .context = std::min(longest_text(model.config()), scheduler_.most_tokens()),
              .max_running = scheduler_.max_running(),
-             .max_waiting = options.max_waiting};
+             .max_waiting = options.max_waiting,
+             .labels = model.config().labels};
   add_first_adapters();
   publish();
 }

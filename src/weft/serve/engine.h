@@ -31,10 +31,10 @@ class Unsupported : public UsageError {
 // What does not change while the engine lives.
 struct EngineLimits {
   int64_t vocab = 0;
-  int64_t labels = 0;       // of a model that scores texts and writes none (ModelConfig::labels); 0: it writes texts
   int64_t context = 0;      // prompt and answer together have at most so many tokens
   int64_t max_running = 0;  // requests in one step
   int64_t max_waiting = 0;  // requests in the queue beyond those that find a place in a step; one more is Busy
+  int64_t labels = 0;       // of a model that scores texts and writes none (ModelConfig::labels); 0: it writes texts
 
   int64_t max_open() const { return max_running + max_waiting; }
 };

@@ -31,12 +31,16 @@ class EqualPairs final : public Objective {
   Communicator& spread_;
 };
 
-// Answers of the model. Where it asks a reference of its own, that is there beside it.
+// Answers of the model. Where it asks a reference of its own, or a reward model, these are there beside it.
 class EqualAnswers final : public Objective {
  public:
-  EqualAnswers(const Recipe& recipe, const ModelConfig* reference, Trainer& trainer) : config_(recipe.policy) {
-    if (reference)
-      reference_.emplace(trainer.context(), trainer.mesh(), *reference, nullptr, recipe.dtype(), BlockChoice{});
+  EqualAnswers(const Recipe& recipe, const ModelConfig* reward, Trainer& trainer) : config_(recipe.policy) {
+    const auto put = [&](const ModelConfig& config) {
+      beside_.push_back(std::make_unique<ForwardModel>(trainer.context(), trainer.mesh(), config, nullptr,
+                                                       recipe.dtype(), BlockChoice{}));
+    };
+    if (has_reference_beside(recipe)) put(recipe.model);
+    if (reward) put(*reward);
   }
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
            Brackets& brackets) override {
@@ -46,7 +50,7 @@ class EqualAnswers final : public Objective {
 
  private:
   const PolicyConfig& config_;
-  std::optional<ForwardModel> reference_;
+  std::vector<std::unique_ptr<ForwardModel>> beside_;
 };
 
 }  // namespace

@@ -22,7 +22,7 @@ class EqualRows final : public BatchSource {
 };
 
 // What a step takes as that of make_objective does, over meta memory; null where that is null. teacher: what
-// beside_of says; it and the others outlive this.
+// beside_of says, be it a teacher or a reward model; it and the others outlive this.
 std::unique_ptr<Objective> counted_objective(const Recipe& recipe, const EqualRows& rows, const ModelConfig* teacher,
                                              Trainer& trainer);
 

@@ -94,7 +94,7 @@ RunReport train(Recipe recipe, RunOptions options) {
     if (!recipe.model_path.empty()) start = open_model(recipe.model_path, check, with_mtp_as(recipe.model));
     if (!recipe.lora_path.empty()) start = open_adapted(std::move(start), recipe.lora_path);
     options.start = start.get();
-    if (!recipe.distill.teacher.empty()) teacher = open_model(recipe.distill.teacher, check);
+    if (const std::string& path = path_beside(recipe); !path.empty()) teacher = open_model(path, check);
     options.teacher = teacher.get();
     shared = open_data(recipe, options.start);
     set_vocab(recipe, shared->tokenizer->vocab_size());

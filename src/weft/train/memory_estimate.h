@@ -8,7 +8,7 @@
 namespace weft {
 
 struct MemoryEstimate {
-  // Weights, a teacher's too, their packed copies, gradients, optimizer state, rotary tables.
+  // Weights, those of models beside it too, their packed copies, gradients, optimizer state, rotary tables.
   int64_t state_bytes = 0;
   Nf4Held nf4;
   int64_t peak_bytes = 0;  // the most at once: what AllocatorStats::peak_bytes of a run will say

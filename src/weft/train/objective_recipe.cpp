@@ -58,6 +58,7 @@ void read_policy(Toml& toml, Recipe& recipe) {
       toml.reject("rl.command", "write a program and its arguments, as [\"python3\", \"score.py\"]");
     c.command_timeout_s = toml.number("rl.command_timeout_s", c.command_timeout_s, 1e-3, 1e7);
   }
+  if (c.reward == RewardKind::model) c.reward_model = toml.require<std::string>("rl.reward_model");
   c.answers = toml.integer("rl.answers", c.answers, 2, 1 << 16);
   c.max_tokens = toml.integer("rl.max_tokens", std::max<int64_t>(t.seq_len / 2, 1), 1, t.seq_len);
   c.running = toml.integer("rl.running", c.running, 1, 1 << 16);

@@ -53,17 +53,23 @@ std::unique_ptr<BatchSource> batches_for(const Recipe& recipe, const Dataset& da
 std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveSources& s, Trainer& trainer) {
   if (recipe.policy.is_on()) {
     check(bool(s.make_answerer), "[rl] without a way to answer");
-    std::unique_ptr<ForwardModel> reference;
+    PolicyObjective::Beside beside;
     if (has_reference_beside(recipe)) {
       check(s.start, "a reference without a model that training starts from");
-      reference =
+      beside.reference =
           std::make_unique<ForwardModel>(trainer.context(), trainer.mesh(), s.start->config(), recipe.dtype());
-      reference->load(*s.start);
+      beside.reference->load(*s.start);
     }
+    if (s.make_reward)
+      beside.reward = s.make_reward(recipe.policy);
+    else if (recipe.policy.reward == RewardKind::model)
+      beside.reward_model = std::make_unique<RewardModel>(recipe, s.batches, *s.teacher, *s.data.tokenizer,
+                                                          trainer.context(), trainer.mesh());
+    else
+      beside.reward = make_reward(recipe.policy);
     return std::make_unique<PolicyObjective>(
         recipe, dynamic_cast<PolicyBatches&>(s.batches), s.data.valid_prompts, *s.data.tokenizer,
-        s.make_answerer(trainer, recipe, {ends_of_answers(*s.data.tokenizer, s.start), s.stop}),
-        s.make_reward ? s.make_reward(recipe.policy) : weft::make_reward(recipe.policy), std::move(reference),
+        s.make_answerer(trainer, recipe, {ends_of_answers(*s.data.tokenizer, s.start), s.stop}), std::move(beside),
         trainer.mesh());
   }
   if (recipe.preference.method != PreferenceMethod::none) {

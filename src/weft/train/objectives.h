@@ -21,7 +21,7 @@ struct ObjectiveSources {
   BatchSource& batches;                     // of batches_for
   const BatchSource* valid = nullptr;       // null, or of pairs
   const ModelSource* start = nullptr;       // the recipe's, opened
-  const ModelSource* teacher = nullptr;     // likewise
+  const ModelSource* teacher = nullptr;     // likewise, of path_beside
   MakeAnswerer make_answerer = {};          // of recipes with [rl]
   MakeReward make_reward = {};              // none: what [rl] says
   bool saves_reference = true;              // of pairs, in log.dir, for a run that goes on

@@ -46,17 +46,7 @@ double PreferenceObjective::rule(int64_t first_row, int64_t num_rows, std::span<
 Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, int64_t seq_len,
                  std::span<const SequenceAt> sequences, Communicator& spread, const Var& x, const SequenceRule& rule,
                  float grad_scale, Brackets& brackets) {
-  const int64_t first = slot.first_row * seq_len;
-  std::vector<SequencePart> parts;
-  for (const TokenSpan& span : slot.tokens) {
-    const int64_t begin = span.first_token - first, end = begin + span.count;
-    auto at = std::ranges::upper_bound(sequences, begin, {}, [](const SequenceAt& s) { return s.begin + s.count; });
-    for (; at != sequences.end() && at->begin < end; ++at) {
-      const int64_t from = std::max(at->begin, begin), to = std::min(at->begin + at->count, end);
-      if (from < to)
-        parts.push_back({.sequence = at - sequences.begin(), .begin = span.begin + from - begin, .count = to - from});
-    }
-  }
+  const std::vector<SequencePart> parts = sequence_parts(slot, seq_len, sequences);
   return part.result(context, slot.pass, x, brackets,
                      [&](const Partition& partition, const HeadView& head, const Var& hidden) {
                        return sequence_loss(partition.tensor, head, slot.batch.targets.data(), parts,

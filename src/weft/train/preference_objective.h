@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "weft/data/pair_batches.h"
-#include "weft/parallel/token_loss.h"
+#include "weft/train/sequence_parts.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
@@ -74,10 +74,6 @@ class PreferenceObjective final : public Objective {
   std::vector<double> measured_;
 };
 
-// A sequence among the tokens of a micro-batch's rows.
-struct SequenceAt {
-  int64_t begin, count;
-};
 // The part of a decoder's pass behind its blocks that PreferenceObjective's losses are: log-probabilities of the
 // slot's sequences, which are in order, and what the rule makes of them.
 Var answers_loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, int64_t seq_len,

@@ -107,7 +107,13 @@ void read_lora(Toml& toml, ModelConfig& c, const std::string& path) {
   LoraConfig& lora = c.lora;
   if (!path.empty() && lora.rank > 0)
     toml.reject("lora.path", "the saved model has adapters already: remove the key");
-  if (!path.empty()) lora = read_peft_config(path, c);
+  if (!path.empty()) {
+    const int64_t labels = c.labels;
+    c = read_adapted_config(path, c);
+    if (labels > 0 && c.labels != labels)
+      toml.reject("model.labels", fmt::format("the adapters in {} are of {}: remove the key", path, c.labels));
+    if (c.scores_texts()) complete(c);
+  }
   if (lora.rank > 0) {
     for (const char* key : {"lora.rank", "lora.alpha", "lora.targets", "lora.dora"})
       if (toml.has(key)) toml.reject(key, "saved adapters say it themselves: remove the key");
@@ -410,9 +416,8 @@ Recipe read_recipe(Toml& toml) {
 }
 
 std::optional<ModelConfig> beside_of(const Recipe& recipe) {
-  if (has_reference_beside(recipe)) return recipe.model;
-  if (recipe.distill.teacher.empty()) return {};
-  return model_config_of(recipe.distill.teacher);
+  const std::string& path = path_beside(recipe);
+  return path.empty() ? std::nullopt : std::optional(model_config_of(path));
 }
 
 void set_vocab(Recipe& recipe, int64_t tokenizer_vocab) {

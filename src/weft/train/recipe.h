@@ -122,10 +122,13 @@ RecomputePolicy read_recompute(Toml& toml);
 // Throws UsageError for an unknown key, a wrong type, a contradiction or an impossible shape.
 Recipe read_recipe(Toml& toml);
 
-// The model that stands whole beside the trained one and is not trained: that of distill.teacher, or the reference of
-// rl.beta where it is no part of the trained one. Nothing where there is none.
+// The saved model that stands whole beside the trained one and is not trained: distill.teacher, or rl.reward_model;
+// empty where there is none.
+inline const std::string& path_beside(const Recipe& recipe) {
+  return recipe.distill.teacher.empty() ? recipe.policy.reward_model : recipe.distill.teacher;
+}
 std::optional<ModelConfig> beside_of(const Recipe& recipe);
-// Whether there is such a reference.
+// Whether there is the reference of rl.beta beside them, which is such as the trained model.
 inline bool has_reference_beside(const Recipe& recipe) {
   return recipe.policy.beta > 0 && recipe.model.lora.rank == 0;
 }

@@ -32,7 +32,7 @@ struct RunOptions {
   double device_peak_flops = 0;             // of the recipe's device and precision; 0: not known, and no MFU
   const std::atomic<bool>* stop = nullptr;  // set from outside: save and end after the step under way
   const ModelSource* start = nullptr;       // the recipe's model_path, opened; null where it has none
-  const ModelSource* teacher = nullptr;     // likewise of distill.teacher
+  const ModelSource* teacher = nullptr;     // likewise of path_beside
   ModelUse use = {};                        // of the trained model, for its checkpoints
   MakeAnswerer make_answerer = {};          // of recipes with [rl]
   // Of `train`: called once the recipe's model is complete and before any rank allocates; throws what forbids the

@@ -208,8 +208,8 @@ void name_fields(Io& io, Field<Io, api::OutputForm>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineLimits>& x) {
-  auto& [vocab, labels, context, max_running, max_waiting] = x;
-  io(vocab, labels, context, max_running, max_waiting);
+  auto& [vocab, context, max_running, max_waiting, labels] = x;
+  io(vocab, context, max_running, max_waiting, labels);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineStats>& x) {

@@ -15,8 +15,9 @@ namespace weft {
 std::vector<const Prompt*> answerable(const Recipe& recipe, const std::vector<Prompt>& prompts,
                                       std::string_view key) {
   const PolicyConfig& c = recipe.policy;
-  // A context has room for a token behind a prompt.
-  const int64_t room = std::min(recipe.train.seq_len + 1 - c.max_tokens, recipe.model.context - 1);
+  // A context has room for a token behind a prompt. The last token is none that is read, but by a reward model.
+  const int64_t length = recipe.train.seq_len + (c.reward == RewardKind::model ? 0 : 1);
+  const int64_t room = std::min(length - c.max_tokens, recipe.model.context - 1);
   require_answers(c, prompts, key);
   std::vector<const Prompt*> all;
   for (const Prompt& prompt : prompts)

@@ -18,13 +18,14 @@ namespace weft {
 // gspo     as grpo, with one ratio to an answer. Zheng et al., 2025.
 enum class PolicyMethod : uint8_t { none, grpo, dapo, dr_grpo, gspo };
 
-enum class RewardKind : uint8_t { number, exact, boxed, contains, command };
+enum class RewardKind : uint8_t { number, exact, boxed, contains, command, model };
 
 struct PolicyConfig {
   PolicyMethod method = PolicyMethod::none;
   RewardKind reward = RewardKind::number;
   std::vector<std::string> command;  // of RewardKind::command: a program and its arguments
   double command_timeout_s = 600;    // for all answers of a round
+  std::string reward_model;          // of RewardKind::model: a saved model with one label
   int64_t answers = 8;               // to each prompt
   int64_t max_tokens = 0;            // of an answer
   int64_t running = 64;              // answers that are made at once, by each replica of the model

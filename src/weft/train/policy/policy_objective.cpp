@@ -26,15 +26,13 @@ std::vector<double> sum_over(Communicator& world, std::span<const double> mine) 
 }  // namespace
 
 PolicyObjective::PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
-                                 const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer,
-                                 std::unique_ptr<Reward> reward, std::unique_ptr<ForwardModel> reference,
+                                 const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer, Beside beside,
                                  const Mesh& mesh)
     : recipe_(recipe),
       batches_(batches),
       tokenizer_(tokenizer),
       answerer_(std::move(answerer)),
-      reward_(std::move(reward)),
-      reference_(std::move(reference)),
+      beside_(std::move(beside)),
       mesh_(mesh),
       read_(recipe, mesh, batches, 1) {
   if (valid.empty()) return;
@@ -51,15 +49,26 @@ PolicyObjective::Answers PolicyObjective::answer(Trainer& trainer, std::span<con
   world.set_place("answers of the model", trainer.next_step() + 1);
   const auto begin = std::chrono::steady_clock::now();
   const Answerer::Given given = answerer_->answer(questions);
-  std::vector<ScoredAnswer> scored;
-  for (size_t i = 0; i < given.answers.size(); ++i)
-    scored.push_back(scored_answer(*prompts[size_t(given.first) + i], given.answers[i], tokenizer_));
   world.set_place("rewards of answers", trainer.next_step() + 1);
-  const std::vector<double> rewards = reward_->score(scored);
+  std::vector<double> rewards(given.answers.size());
+  if (beside_.reward) {
+    std::vector<ScoredAnswer> scored;
+    for (size_t i = 0; i < given.answers.size(); ++i)
+      scored.push_back(scored_answer(*prompts[size_t(given.first) + i], given.answers[i], tokenizer_));
+    rewards = beside_.reward->score(scored);
+  }
 
   int64_t most = 0;
   for (const Question& q : questions) most = std::max(most, q.max_tokens);
   Answers all{share_answers(world, int64_t(questions.size()), most, given, rewards), std::move(prompts)};
+  if (beside_.reward_model && !all.answers.empty()) {
+    std::vector<std::vector<int32_t>> texts;
+    for (size_t i = 0; i < all.answers.size(); ++i) {
+      texts.push_back(all.prompts[i]->ids);
+      texts.back().insert(texts.back().end(), all.answers[i].tokens.begin(), all.answers[i].tokens.end());
+    }
+    all.rewards = beside_.reward_model->score(texts);
+  }
   const Answerer::Speed speed = answerer_->speed();
   const double rate = speed.seconds > 0 ? double(speed.tokens) / speed.seconds : 0;
   all.tokens_per_s = sum_over(world, std::array{rate})[0];
@@ -219,20 +228,21 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
         keep(step, first, &PolicyBatches::Answer::old_logps);
       }
       if (recipe_.policy.beta == 0) continue;
-      if (!reference_) {
+      if (!beside_.reference) {
         trainer.evaluate(batch, false);
       } else {
         measured_.clear();
         const MicroBatches::Slot& slot = read_.evaluation(batch);
         measured_tokens_.assign(slot.tokens.begin(), slot.tokens.end());
-        reference_->result(slot.pass, [&](const Partition& partition, const HeadView& head, const Var& hidden) {
-          const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
-            measured_.assign(logps.begin(), logps.end());
-            return 0.0;
-          };
-          return token_loss(partition.tensor, head, float(recipe_.policy.temperature), slot.batch.targets.data(),
-                            take, 0, hidden);
-        });
+        beside_.reference->result(slot.pass,
+                                  [&](const Partition& partition, const HeadView& head, const Var& hidden) {
+                                    const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
+                                      measured_.assign(logps.begin(), logps.end());
+                                      return 0.0;
+                                    };
+                                    return token_loss(partition.tensor, head, float(recipe_.policy.temperature),
+                                                      slot.batch.targets.data(), take, 0, hidden);
+                                  });
       }
       keep(step, first, &PolicyBatches::Answer::reference);
     }

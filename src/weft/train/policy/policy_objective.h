@@ -8,6 +8,7 @@
 #include "weft/text/tokenizer.h"
 #include "weft/train/policy/answerer.h"
 #include "weft/train/policy/policy_batches.h"
+#include "weft/train/policy/reward_model.h"
 #include "weft/train/policy/rewards.h"
 #include "weft/train/policy/shared_answers.h"
 #include "weft/train/step_lines.h"
@@ -19,11 +20,16 @@ namespace weft {
 // which then is beside it. All calls are collective; everything that it is given outlives this.
 class PolicyObjective final : public Objective {
  public:
-  // valid: prompts whose answers are scored and not learned, or none. reference: null where the method asks for none,
-  // or where it is the model without its adapters.
+  // What stands beside the model: what answers are worth, by a rule on texts or by another model, of which one is
+  // null; and the reference, null where the method asks for none, or where it is the model without its adapters.
+  struct Beside {
+    std::unique_ptr<Reward> reward;
+    std::unique_ptr<RewardModel> reward_model;
+    std::unique_ptr<ForwardModel> reference;
+  };
+  // valid: prompts whose answers are scored and not learned, or none.
   PolicyObjective(const Recipe& recipe, PolicyBatches& batches, const std::vector<Prompt>& valid,
-                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer, std::unique_ptr<Reward> reward,
-                  std::unique_ptr<ForwardModel> reference, const Mesh& mesh);
+                  const Tokenizer& tokenizer, std::unique_ptr<Answerer> answerer, Beside beside, const Mesh& mesh);
 
   bool begin_step(Trainer& trainer, int64_t step) override;
   Var loss(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x, float grad_scale,
@@ -59,8 +65,7 @@ class PolicyObjective final : public Objective {
   std::vector<const Prompt*> valid_;
   const Tokenizer& tokenizer_;
   std::unique_ptr<Answerer> answerer_;
-  std::unique_ptr<Reward> reward_;
-  std::unique_ptr<ForwardModel> reference_;
+  Beside beside_;
   const Mesh& mesh_;
   MicroBatches read_;  // by the reference
   // Of the last evaluation: log-probabilities of this rank's tokens, and where among its rows' tokens these stand.

@@ -104,12 +104,12 @@ double contains_reward(std::string_view text, std::string_view expected) {
 }  // namespace
 
 void require_answers(const PolicyConfig& config, const std::vector<Prompt>& prompts, std::string_view key) {
-  if (config.reward == RewardKind::command) return;
+  if (config.reward == RewardKind::command || config.reward == RewardKind::model) return;
   for (size_t i = 0; i < prompts.size(); ++i)
     if (prompts[i].answer.empty())
       throw UsageError(
           "{}: example {} has no \"answer\" that answers could be compared with: write some, or have a program score "
-          "them (the reward \"command\")",
+          "them (the rewards \"command\" and \"model\")",
           key, i + 1);
 }
 
@@ -135,6 +135,7 @@ std::unique_ptr<Reward> make_reward(const PolicyConfig& config) {
     case RewardKind::exact: return std::make_unique<RuleReward>(exact_reward);
     case RewardKind::boxed: return std::make_unique<RuleReward>(boxed_reward);
     case RewardKind::contains: return std::make_unique<RuleReward>(contains_reward);
+    case RewardKind::model: check(false, "a model's rewards are RewardModel's"); break;
     case RewardKind::number: break;
   }
   return std::make_unique<RuleReward>(number_reward);
