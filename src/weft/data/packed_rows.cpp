@@ -6,6 +6,7 @@
 
 #include "weft/base/error.h"
 #include "weft/base/philox.h"
+#include "weft/data/batch_row.h"
 #include "weft/data/permutation.h"
 
 namespace weft {
@@ -87,27 +88,19 @@ void PackedRows::pack(std::vector<Example> found, uint64_t seed) {
 }
 
 void PackedRows::fill(int64_t row, int32_t into, Batch& batch) const {
-  const size_t start = size_t(into) * size_t(seq_len_), length = size_t(seq_len_);
-  size_t at = start;
+  BatchRow filled(batch, into);
   if (row < num_rows()) {
-    std::vector<int32_t> ids(length + 1);
-    std::vector<uint8_t> is_learned(length + 1);
+    std::vector<int32_t> ids(size_t(seq_len_) + 1);
+    std::vector<uint8_t> is_learned(size_t(seq_len_) + 1);
     for (int64_t i = row_begins_[size_t(row)]; i < row_begins_[size_t(row) + 1]; ++i) {
       const Example& e = examples_[size_t(i)];
       const size_t tokens = size_t(e.tokens);
       part_.file->read(e.begin, std::span(ids).first(tokens), std::span(is_learned).first(tokens));
-      batch.sequence_starts.push_back(int32_t(at));
-      for (size_t t = 0; t + 1 < tokens; ++t, ++at) {
-        batch.ids[at] = ids[t], batch.positions[at] = int32_t(t);
-        batch.targets[at] = is_learned[t + 1] ? ids[t + 1] : -1;
-      }
+      filled.begin_sequence();
+      for (size_t t = 0; t + 1 < tokens; ++t) filled.put(ids[t], is_learned[t + 1] ? ids[t + 1] : -1);
     }
-    batch.num_targets += row_targets_[size_t(row)];
   }
-  if (at == start + length) return;
-  batch.sequence_starts.push_back(int32_t(at));
-  for (int32_t p = 0; at < start + length; ++at, ++p)
-    batch.ids[at] = 0, batch.targets[at] = -1, batch.positions[at] = p;
+  filled.pad();
 }
 
 PackedBatches::PackedBatches(TokenPart part, const BatchOptions& options)

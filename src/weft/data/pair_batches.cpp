@@ -91,40 +91,26 @@ void PairBatches::fill(int64_t step, int32_t first_row, int32_t rows, Batch& bat
   fill(*rows_of(step), first_row, rows, batch);
 }
 
-// What is left at a row's end is a sequence of its own.
 void PairBatches::fill(const Rows& all, int64_t first, int32_t count, Batch& batch) const {
-  const auto length = size_t(options_.seq_len);
   batch.reset(count, options_.seq_len);
-  for (size_t row = 0; row < size_t(count); ++row) {
-    size_t at = row * length;
-    const size_t end = at + length, from = size_t(first) + row;
-    if (from < all.rows.size())
+  for (int32_t r = 0; r < count; ++r) {
+    BatchRow row(batch, r);
+    if (const auto from = size_t(first + r); from < all.rows.size())
       for (const PlacedItem& placed : all.rows[from])
-        for (size_t half = 0; half < 2; ++half) {
-          const Item& item = all.items[size_t(placed.item)];
-          fill_half(item, half, at, batch);
-          at += size_t(item.lengths[half]);
-        }
-    if (at < end) batch.sequence_starts.push_back(int32_t(at));
-    for (int32_t position = 0; at < end; ++at, ++position)
-      batch.ids[at] = 0, batch.targets[at] = -1, batch.positions[at] = position;
+        for (size_t half = 0; half < 2; ++half) fill_half(all.items[size_t(placed.item)], half, row);
+    row.pad();
   }
   batch.sequence_starts.push_back(count * options_.seq_len);
 }
 
-void PairBatches::fill_half(const Item& item, size_t half, size_t start, Batch& batch) const {
+void PairBatches::fill_half(const Item& item, size_t half, BatchRow& row) const {
   const Pair& pair = pairs_[size_t(item.pair)];
   const auto length = size_t(item.lengths[half]);
   std::vector<int32_t> ids(length + 1);
   std::vector<uint8_t> is_learned(length + 1);
   part_.file->read(pair.begin[half], ids, is_learned);
-  batch.sequence_starts.push_back(int32_t(start));
-  for (size_t t = 0; t < length; ++t) {
-    batch.ids[start + t] = ids[t];
-    batch.targets[start + t] = is_learned[t + 1] ? ids[t + 1] : -1;
-    batch.positions[start + t] = int32_t(t);
-  }
-  batch.num_targets += pair.targets[half];
+  row.begin_sequence();
+  for (size_t t = 0; t < length; ++t) row.put(ids[t], is_learned[t + 1] ? ids[t + 1] : -1);
 }
 
 }  // namespace weft

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "weft/base/checksum.h"
+#include "weft/data/batch_row.h"
 #include "weft/data/batches.h"
 #include "weft/data/best_fit.h"
 
@@ -59,7 +60,7 @@ class PairBatches final : public BatchSource {
     return {pair, {p.tokens[0] - 1, p.tokens[1] - 1}};
   }
   Rows fitted(std::vector<Item> items) const;
-  void fill_half(const Item& item, size_t half, size_t start, Batch& batch) const;
+  void fill_half(const Item& item, size_t half, BatchRow& row) const;
 
   TokenPart part_;
   BatchOptions options_;

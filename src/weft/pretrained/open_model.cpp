@@ -137,6 +137,7 @@ void take_other_names(std::vector<ParamNames>& names, const HfFamily& family, co
 
 // The configuration of a file that has the part that predicts further on, with it.
 HfConfig with_mtp(HfConfig config, const StoredTensors& weights) {
+  if (config.model.scores_texts()) return config;  // nothing comes further on
   const HfFamily& family = *config.family;
   const auto row = std::ranges::find(family.mtp, "layers.#.mtp.projection", &NameRow::param);
   if (row != family.mtp.end() &&

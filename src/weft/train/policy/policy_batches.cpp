@@ -90,27 +90,20 @@ void PolicyBatches::fill(int64_t step, int32_t first_row, int32_t rows, Batch& b
   check(has(step), "step {} is of round {}, and the answers are of round {}", step, round_of(step), round_);
   const auto length = int32_t(recipe_.train.seq_len);
   batch.reset(rows, length);
-  for (int32_t r = 0; r < rows; ++r) fill_row(step, row(step, first_row + r), size_t(r) * size_t(length), batch);
+  for (int32_t r = 0; r < rows; ++r) {
+    BatchRow filled(batch, r);
+    fill_row(step, row(step, first_row + r), filled);
+  }
   batch.sequence_starts.push_back(rows * length);
 }
 
-// What is left at the end is a sequence of its own.
-void PolicyBatches::fill_row(int64_t step, std::span<const Placed> row, size_t start, Batch& batch) const {
-  const size_t end = start + size_t(recipe_.train.seq_len);
-  size_t at = start;
-  const auto begin_sequence = [&] { batch.sequence_starts.push_back(int32_t(at)); };
-  const auto put = [&](int32_t id, int32_t target, size_t position) {
-    batch.ids[at] = id, batch.targets[at] = target, batch.positions[at] = int32_t(position);
-    batch.num_targets += target >= 0, ++at;
-  };
-  for (const Placed& placed : row) {
-    const Answer& a = answers_[size_t(update_of(step) * answers_of_step() + placed.answer)];
-    begin_sequence();
-    for (size_t t = 0; t + 1 < a.tokens.size(); ++t) put(a.tokens[t], t + 1 >= a.prompt ? a.tokens[t + 1] : -1, t);
+void PolicyBatches::fill_row(int64_t step, std::span<const Placed> placed, BatchRow& row) const {
+  for (const Placed& one : placed) {
+    const Answer& a = answers_[size_t(update_of(step) * answers_of_step() + one.answer)];
+    row.begin_sequence();
+    for (size_t t = 0; t + 1 < a.tokens.size(); ++t) row.put(a.tokens[t], t + 1 >= a.prompt ? a.tokens[t + 1] : -1);
   }
-  const size_t left = end - at;
-  if (left > 0) begin_sequence();
-  for (size_t t = 0; t < left; ++t) put(0, -1, t);
+  row.pad();
 }
 
 }  // namespace weft

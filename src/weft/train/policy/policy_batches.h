@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "weft/data/batch_row.h"
 #include "weft/data/batch_source.h"
 #include "weft/data/prompts.h"
 #include "weft/train/recipe.h"
@@ -61,7 +62,7 @@ class PolicyBatches final : public BatchSource {
   int64_t update_of(int64_t step) const { return step % recipe_.policy.updates; }
   bool is_learned(const Answer& answer) const;
   Rows pack(int64_t update) const;
-  void fill_row(int64_t step, std::span<const Placed> row, size_t start, Batch& batch) const;
+  void fill_row(int64_t step, std::span<const Placed> placed, BatchRow& row) const;
 
   const Recipe& recipe_;
   std::vector<const Prompt*> prompts_;

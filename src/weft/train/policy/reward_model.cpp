@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "weft/data/batch_row.h"
 #include "weft/data/best_fit.h"
 #include "weft/train/sequence_parts.h"
 
@@ -30,28 +31,22 @@ void check_model(const Recipe& recipe, const ModelSource& source) {
                      source.path(), c.context);
 }
 
-// Rows from `first` on; those behind the last are nothing but padding, which is a sequence of its own in each.
-void fill(std::span<const std::vector<int32_t>> texts, const FittedRows& rows, int64_t first, int32_t seq_len,
-          Batch& batch, std::vector<SequenceAt>& sequences) {
+// Rows from `first` on; those behind the last hold nothing.
+void fill(std::span<const std::vector<int32_t>> texts, const FittedRows& rows, int64_t first, Batch& batch,
+          std::vector<SequenceAt>& sequences) {
   sequences.clear();
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    size_t at = size_t(row * seq_len);
-    const size_t end = at + size_t(seq_len);
-    if (const auto index = size_t(first + row); index < rows.size())
-      for (const PlacedItem& placed : rows[index]) {
+  for (int64_t r = 0; r < batch.rows; ++r) {
+    BatchRow row(batch, r);
+    if (const auto from = size_t(first + r); from < rows.size())
+      for (const PlacedItem& placed : rows[from]) {
         const std::vector<int32_t>& text = texts[size_t(placed.item)];
-        batch.sequence_starts.push_back(int32_t(at));
-        sequences.push_back({int64_t(at), int64_t(text.size())});
-        for (size_t t = 0; t < text.size(); ++t, ++at)
-          batch.ids[at] = text[t], batch.targets[at] = t + 1 == text.size() ? 0 : -1,
-          batch.positions[at] = int32_t(t);
-        ++batch.num_targets;
+        sequences.push_back({row.at(), int64_t(text.size())});
+        row.begin_sequence();
+        for (size_t t = 0; t < text.size(); ++t) row.put(text[t], t + 1 == text.size() ? 0 : -1);
       }
-    if (at < end) batch.sequence_starts.push_back(int32_t(at));
-    for (int32_t position = 0; at < end; ++at, ++position)
-      batch.ids[at] = 0, batch.targets[at] = -1, batch.positions[at] = position;
+    row.pad();
   }
-  batch.sequence_starts.push_back(batch.rows * seq_len);
+  batch.sequence_starts.push_back(batch.rows * batch.seq_len);
 }
 
 }  // namespace
@@ -82,7 +77,7 @@ std::vector<double> RewardModel::score(std::span<const std::vector<int32_t>> tex
   for (int64_t begin = 0; begin < int64_t(rows.size()); begin += at_once) {
     const int64_t first = begin + mesh_.data_rank() * t.micro_batch;
     batch.reset(int32_t(t.micro_batch), int32_t(t.seq_len));
-    fill(texts, rows, first, int32_t(t.seq_len), batch, sequences);
+    fill(texts, rows, first, batch, sequences);
     std::vector<double> measured;
     const SequenceRule keep = [&](std::span<const double> all, std::span<double>) {
       measured.assign(all.begin(), all.end());
