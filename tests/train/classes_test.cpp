@@ -89,6 +89,40 @@ TEST(ClassesTest, AreLearned) {
   EXPECT_LT(run.losses.back(), 0.1);
 }
 
+// The right class has the highest score: as often on every mesh, and in the end always.
+TEST(ClassesTest, AccuracyIsCounted) {
+  const auto counted_on = [](const MeshCase& mesh, int steps) {
+    Recipe recipe = classes_recipe(mesh);
+    recipe.model.init_std = 0.1f;
+    recipe.optimizer.adamw.eps = 1e-8, recipe.optimizer.schedule.lr = 3e-3;
+    return on_classes(recipe, [&](Trainer& trainer, const Dataset& data) {
+      const auto batches = batches_for(recipe, data.train);
+      const auto objective = make_objective(recipe, {.data = data, .batches = *batches}, trainer);
+      trainer.set_objective(objective.get());
+      for (int i = 0; i < steps; ++i) trainer.step();
+      EXPECT_EQ(objective->accuracy(trainer), std::nullopt);  // nothing was evaluated
+      Batch batch;
+      for (int64_t step = 0; step < 4; ++step) {
+        const auto rows = int32_t(recipe.train.global_batch / trainer.mesh().shape().dp());
+        for (int32_t row = 0; row < rows; row += int32_t(recipe.train.micro_batch)) {
+          batches->fill(step, int32_t(trainer.mesh().data_rank()) * rows + row, int32_t(recipe.train.micro_batch),
+                        batch);
+          trainer.evaluate(batch);
+        }
+      }
+      return objective->accuracy(trainer).value_or(-1);
+    });
+  };
+  const double first = counted_on({}, 0);
+  EXPECT_GT(first, 0);
+  EXPECT_LT(first, 0.8);
+  for (const MeshCase& mesh :
+       {MeshCase{.shape = {.shard = 2, .tp = 2}}, MeshCase{.shape = {.tp = 2}, .sequence_parallel = true},
+        MeshCase{.shape = {.pp = 2, .cp = 2}}})
+    EXPECT_EQ(counted_on(mesh, 0), first) << name_of(mesh);
+  EXPECT_EQ(counted_on({}, 60), 1);
+}
+
 // A text is read whole, and its class is what its last token predicts.
 TEST(ClassesTest, OfATextTheLastTokenHasATarget) {
   const TemporaryFolder folder;

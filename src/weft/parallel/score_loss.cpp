@@ -1,7 +1,7 @@
 // score_loss: labels are few, so that the scores of all rows are made at once.
 #include "weft/parallel/score_loss.h"
 
-#include <array>
+#include <algorithm>
 #include <vector>
 
 #include "weft/tensor/host_access.h"
@@ -69,6 +69,25 @@ struct ScoreLossOp {
 };
 
 }  // namespace
+
+RightTargets count_right(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
+                         const Var& hidden) {
+  const Var x = tensor.enter(hidden);
+  Context& context = *x.context;
+  const auto rows = size_t(x.value.rows()), labels = size_t(head.weight->shape[0]);
+  const Tensor scores = context.empty(Context::wide(x.value.dtype()), {int64_t(rows), int64_t(labels)});
+  head_logits(context, head, scores, x.value, false);
+  RightTargets found;
+  if (scores.device() == Device::meta) return found;
+  visit_elements(on_host(context.stream, scores), [&](const auto* all) {
+    for (size_t t = 0; t < rows; ++t) {
+      if (targets[t] < 0) continue;
+      const auto* const row = all + t * labels;
+      ++found.all, found.right += std::max_element(row, row + labels) - row == targets[t];
+    }
+  });
+  return found;
+}
 
 void check_labels(const HeadView& head, const int32_t* targets, int64_t rows) {
   const int64_t labels = head.weight->shape[0];

@@ -12,6 +12,14 @@ namespace weft {
 Var score_loss(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const TokenRule& rule,
                float grad_scale, const Var& hidden);
 
+// Of rows with a target, how many there are, and of how many no label has a higher score and none before it as high a
+// one.
+struct RightTargets {
+  int64_t right = 0, all = 0;
+};
+RightTargets count_right(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
+                         const Var& hidden);
+
 // Throws Error where a target, [rows] in host memory, is no label: data may be anybody's.
 void check_labels(const HeadView& head, const int32_t* targets, int64_t rows);
 

@@ -56,6 +56,7 @@ void MetricsFile::write_eval(int64_t step, const Validation& v) {
     add_number(line_, "eval_reward", v.answers->reward);
     add_number(line_, "eval_answer_tokens", v.answers->tokens);
   }
+  if (v.accuracy) add_number(line_, "eval_accuracy", *v.accuracy);
   if (v.preference) {
     add_number(line_, "eval_accuracy", v.preference->accuracy);
     add_number(line_, "eval_margin", v.preference->margin);

@@ -25,6 +25,9 @@ class Objective {
                        Brackets& brackets) {
     return part.loss(context, slot.pass, x, slot.batch.targets.data(), 0, brackets);
   }
+  // Of what was evaluated since the last call, the share of targets that the model says, where that is counted.
+  // Collective.
+  virtual std::optional<double> accuracy(Trainer&) { return {}; }
   // Where it has validation data of its own, which are no text. Collective; every rank gets the same, and nothing
   // where is_over(), which is collective, too, has said so meanwhile.
   virtual bool validates() const { return false; }

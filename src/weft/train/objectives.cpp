@@ -2,6 +2,7 @@
 #include "weft/train/objectives.h"
 
 #include "weft/data/packed_rows.h"
+#include "weft/train/classes_objective.h"
 #include "weft/train/distill_objective.h"
 #include "weft/train/policy/policy_objective.h"
 #include "weft/train/preference_objective.h"
@@ -83,6 +84,7 @@ std::unique_ptr<Objective> make_objective(const Recipe& recipe, const ObjectiveS
   }
   if (!recipe.distill.teacher.empty())
     return std::make_unique<DistillObjective>(recipe, s.batches, *s.teacher, trainer);
+  if (recipe.model.scores_texts()) return std::make_unique<ClassesObjective>();
   return nullptr;
 }
 

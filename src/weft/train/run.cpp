@@ -74,7 +74,7 @@ class Reporter {
   void eval(int64_t step, const Validation& v) {
     metrics_.write_eval(step, v);
     std::vector<Scalar> scalars;
-    std::string order;
+    std::string order;  // or how often it is right
     if (v.answers) {
       scalars = {{"eval/reward", float(v.answers->reward)}, {"eval/answer_tokens", float(v.answers->tokens)}};
       progress_.note(fmt::format("step {}: validation reward {:.4f}, {:.1f} tokens an answer", step,
@@ -83,6 +83,10 @@ class Reporter {
       return;
     }
     scalars.push_back({"eval/loss", float(v.loss)});
+    if (v.accuracy) {
+      scalars.push_back({"eval/accuracy", float(*v.accuracy)});
+      order = fmt::format(", {:.1f}% of classes right", 100 * *v.accuracy);
+    }
     if (v.preference) {
       scalars.push_back({"eval/accuracy", float(v.preference->accuracy)});
       scalars.push_back({"eval/margin", float(v.preference->margin)});
@@ -357,8 +361,10 @@ class Run {
                                         .max_rows = recipe_.train.eval_batches * recipe_.train.global_batch,
                                         .is_over = [this] { return is_asked_to_stop(); }},
                                        [this](const Batch& batch) { return trainer_.evaluate(batch); });
+    Validation v{result.loss};
+    if (objective_) v.accuracy = objective_->accuracy(trainer_);
     if (!result.is_whole) return {};
-    return Validation{result.loss};
+    return v;
   }
 
   void save_if_due(bool is_end) {

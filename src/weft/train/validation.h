@@ -17,6 +17,7 @@ struct Validation {
     double reward = 0, tokens = 0;
   };
   std::optional<Answers> answers = {};
+  std::optional<double> accuracy = {};  // of classes: the share of texts that the model finds the right one of
 };
 
 }  // namespace weft
