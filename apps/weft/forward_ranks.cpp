@@ -111,12 +111,9 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
                      mesh_config.shape.cp);
   if (options.replicas > 1) mesh_config.shape.replicate = 1, mesh_config.shape.shard = mesh_config.shape.ep;
   std::unique_ptr<ModelSource> source = open_model(options.model, Checkpoint::Check::all_bytes, options.mtp);
-  if (options.writes_texts && source->config().scores_texts())
-    throw UsageError(
-        "{} scores texts and writes none: weft serve answers /classify with it, and weft logits shows its "
-        "scores",
-        options.model);
   if (!options.adapter.empty()) source = open_adapted(std::move(source), options.adapter);
+  if (options.writes_texts)  // with an adapter whose head scores texts it does not
+    require_writing(source->config(), options.adapter.empty() ? options.model : options.adapter);
   const DType dtype = dtype_of(options, *source);
   FarLayers far;
   if (plan) plan(*source, mesh_config.shape, far);

@@ -87,7 +87,7 @@ std::string name_of(const EngineOptions& o) {
 class DraftModel {
  public:
   DraftModel(const EngineOptions& o, ForwardModel& model, const ModelSource& source)
-      : source_(open_model(o.draft)),
+      : source_(opened(o.draft)),
         alone_(alone_on(model.context().stream)),
         mesh_(*alone_, {}),
         model_(model.context(), mesh_, *source_, model.dtype(), parse_block_choice(o.forward.quantize)) {
@@ -96,6 +96,11 @@ class DraftModel {
   ForwardModel& model() { return model_; }
 
  private:
+  static std::unique_ptr<ModelSource> opened(const std::string& path) {
+    std::unique_ptr<ModelSource> source = open_model(path);
+    require_writing(source->config(), "--draft " + path);
+    return source;
+  }
   static std::unique_ptr<Communicator> alone_on(Stream& stream) {
     auto alone = make_single_communicator();
     alone->use_stream(stream);

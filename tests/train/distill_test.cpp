@@ -1,5 +1,6 @@
 // Distillation: the loss against plain loops in float64, and every mesh as one rank.
 #include "base/temporary_folder.h"
+#include "support/message_of.h"
 #include "train/mesh_cases.h"
 #include "weft/base/toml.h"
 #include "weft/comm/single/single.h"
@@ -167,6 +168,18 @@ TEST(DistillTest, TheTeacherMustSpeakTheSameTokens) {
   Recipe recipe = small_recipe("llama", Precision::fp32, 1);
   recipe.model.vocab = 62;
   EXPECT_THROW(distill(recipe, *teacher, 1), UsageError);
+}
+
+// Its head has no logits of tokens.
+TEST(DistillTest, ATeacherWritesTexts) {
+  const TemporaryFolder folder;
+  const Recipe recipe = recipe_of({});
+  Recipe scores = recipe;
+  scores.model.labels = 2;
+  complete(scores.model);
+  const auto teacher = open_model(saved_model(scores, folder.path(), 0));
+  const std::string message = message_of([&] { distill(recipe, *teacher, 1); });
+  EXPECT_NE(message.find("scores texts and writes none"), std::string::npos) << message;
 }
 
 }  // namespace

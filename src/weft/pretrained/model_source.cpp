@@ -162,4 +162,11 @@ void load_values(Context& context, const ModelSource& source, Decoder& model) {
   for (RouterBias* b : model.router_biases()) load_value(context, source, b->bias);
 }
 
+void require_writing(const ModelConfig& config, std::string_view named) {
+  if (config.scores_texts())
+    throw UsageError(
+        "{} scores texts and writes none: weft serve answers /classify with it, and weft logits shows its scores",
+        named);
+}
+
 }  // namespace weft

@@ -106,6 +106,10 @@ std::unique_ptr<ModelSource> open_model(const std::string& path,
                                         Checkpoint::Check check = Checkpoint::Check::all_bytes,
                                         WithMtp mtp = WithMtp::no);
 
+// Throws UsageError where a model scores texts and writes none, whose head has no logits of tokens. named: what names
+// it, as "--draft models/small".
+void require_writing(const ModelConfig& config, std::string_view named);
+
 // The tokens that end a text: the tokenizer's, and those that the model's files name.
 std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer);
 // A text to continue: with what the model expects before it, but not with what would end it.

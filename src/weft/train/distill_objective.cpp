@@ -7,6 +7,7 @@ namespace weft {
 namespace {
 
 void check_teacher(const Recipe& recipe, const ModelConfig& teacher) {
+  require_writing(teacher, fmt::format("distill.teacher = \"{}\"", recipe.distill.teacher));
   if (teacher.vocab != recipe.model.vocab)
     throw UsageError("distill.teacher = \"{}\" has {} tokens, the model {}: they must speak the same ones",
                      recipe.distill.teacher, teacher.vocab, recipe.model.vocab);
