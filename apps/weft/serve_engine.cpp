@@ -11,6 +11,7 @@
 #include "weft/base/file.h"
 #include "weft/comm/single/single.h"
 #include "weft/pretrained/peft.h"
+#include "weft/text/other_token.h"
 
 namespace weft::app {
 namespace {
@@ -107,10 +108,7 @@ class DraftModel {
     return alone;
   }
   static void check_tokenizers(const Tokenizer& a, const Tokenizer& b, const std::string& path) {
-    bool is_same = a.vocab_size() == b.vocab_size();
-    for (int32_t id = 0; is_same && id < a.vocab_size(); ++id)
-      is_same = a.spelling(id) == b.spelling(id) && a.is_special(id) == b.is_special(id);
-    if (!is_same)
+    if (a.vocab_size() != b.vocab_size() || first_other_token(a, b))
       throw UsageError("--draft {}: its tokens are not those of the model: name a smaller model of the same family",
                        path);
   }

@@ -186,12 +186,7 @@ Var Decoder::leave_head(const Var& result, Brackets& brackets) {
 }
 
 Var Decoder::logits(const Var& hidden) {
-  if (config_.scores_texts()) {  // few, and told as they are
-    const Tensor& x = hidden.value;
-    const Tensor scores = hidden.context->empty(Context::wide(x.dtype()), {x.rows(), config_.labels});
-    head_logits(*hidden.context, head(), scores, x, false);
-    return {scores, hidden.context};
-  }
+  if (config_.scores_texts()) return {text_scores(*hidden.context, head(), hidden.value), hidden.context};
   const Var logits = linear(scaled(hidden, config_.logit_scale), {&head_weight(), head().bias});
   return config_.logit_softcap > 0 ? apply(*hidden.context, SoftcapOp{config_.logit_softcap}, logits) : logits;
 }

@@ -2,19 +2,19 @@
 #include "weft/parallel/score_loss.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "weft/tensor/host_access.h"
+#include "weft/tensor/wide_values.h"
 
 namespace weft {
 namespace {
 
-template <class Visit>
-void visit_elements(const Tensor& x, Visit&& visit) {
-  if (x.dtype() == DType::f64)
-    visit(x.data<double>());
-  else
-    visit(x.data<float>());
+std::vector<double> values_of(Context& context, const Tensor& x) {
+  std::vector<double> all(size_t(x.numel()));
+  read_wide(on_host(context.stream, x), all);
+  return all;
 }
 
 struct ScoreLossOp {
@@ -26,38 +26,37 @@ struct ScoreLossOp {
   Tensor dx = {};
 
   Tensor forward(Context& context, const Tensor& x) {
-    const bool wants_grad = context.tape && grad_scale != 0, is_meta = x.device() == Device::meta;
-    const auto rows = size_t(x.rows()), labels = size_t(head.weight->shape[0]);
-    const Tensor scores = context.empty(Context::wide(x.dtype()), {x.rows(), int64_t(labels)});
-    head_logits(context, head, scores, x, false);
-    std::vector<double> values(rows), slopes(wants_grad ? rows : 0);
-    if (!is_meta)
-      visit_elements(on_host(context.stream, scores), [&](const auto* all) {
-        for (size_t t = 0; t < rows; ++t)
-          if (targets[t] >= 0) values[t] = double(all[t * labels + size_t(targets[t])]);
-      });
-    const Tensor loss = context.empty(scores.dtype(), {1});
-    if (!is_meta)
-      fill_on_host(context.stream, loss, [&](const Tensor& host) {
-        visit_elements(host, [&](auto* y) { y[0] = std::remove_reference_t<decltype(*y)>(rule(values, slopes)); });
-      });
+    const bool wants_grad = context.tape && grad_scale != 0;
+    const Tensor scores = text_scores(context, head, x), loss = context.empty(scores.dtype(), {1});
+    const auto rows = size_t(x.rows());
+    std::vector<double> slopes(wants_grad ? rows : 0);
+    if (x.device() != Device::meta) {
+      const std::vector<double> all = values_of(context, scores);
+      std::vector<double> values(rows);
+      each_target(rows, scores.dim(1), [&](size_t row, size_t at) { values[row] = all[at]; });
+      fill_on_host(context.stream, loss,
+                   [&](const Tensor& host) { write_wide(host, std::array{rule(values, slopes)}); });
+    }
     if (wants_grad) differentiate(context, x, scores, slopes);
     return loss;
   }
   Tensor backward(Context&, const Tensor&) { return std::move(dx); }
 
  private:
+  // Calls visit(row, its target's place among the scores of all rows).
+  template <class Visit>
+  void each_target(size_t rows, int64_t labels, Visit&& visit) const {
+    for (size_t t = 0; t < rows; ++t)
+      if (targets[t] >= 0) visit(t, t * size_t(labels) + size_t(targets[t]));
+  }
+  // scores become their gradient.
   void differentiate(Context& context, const Tensor& x, const Tensor& scores, const std::vector<double>& slopes) {
-    const auto labels = size_t(scores.dim(1));
-    if (x.device() != Device::meta)
-      fill_on_host(context.stream, scores, [&](const Tensor& host) {
-        visit_elements(host, [&](auto* d) {
-          using T = std::remove_reference_t<decltype(*d)>;
-          std::fill_n(d, size_t(host.numel()), T(0));
-          for (size_t t = 0; t < slopes.size(); ++t)
-            if (targets[t] >= 0) d[t * labels + size_t(targets[t])] = T(slopes[t] * double(grad_scale));
-        });
-      });
+    if (x.device() != Device::meta) {
+      std::vector<double> gradient(size_t(scores.numel()));
+      each_target(slopes.size(), scores.dim(1),
+                  [&](size_t row, size_t at) { gradient[at] = slopes[row] * double(grad_scale); });
+      fill_on_host(context.stream, scores, [&](const Tensor& host) { write_wide(host, gradient); });
+    }
     Tensor dscores = scores;
     if (scores.dtype() != x.dtype()) {
       dscores = context.empty(x.dtype(), scores.shape());
@@ -68,25 +67,27 @@ struct ScoreLossOp {
   }
 };
 
+void count_right(Context& context, const HeadView& head, const int32_t* targets, const Tensor& x,
+                 RightTargets& counted) {
+  const Tensor scores = text_scores(context, head, x);
+  if (scores.device() == Device::meta) return;
+  const std::vector<double> all = values_of(context, scores);
+  const auto labels = std::ptrdiff_t(scores.dim(1));
+  for (int64_t t = 0; t < x.rows(); ++t) {
+    if (targets[t] < 0) continue;
+    const auto row = all.begin() + t * labels;
+    ++counted.all, counted.right += std::max_element(row, row + labels) - row == targets[t];
+  }
+}
+
 }  // namespace
 
-RightTargets count_right(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
-                         const Var& hidden) {
+Var measured_classes(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const Var& hidden,
+                     RightTargets& counted) {
   const Var x = tensor.enter(hidden);
-  Context& context = *x.context;
-  const auto rows = size_t(x.value.rows()), labels = size_t(head.weight->shape[0]);
-  const Tensor scores = context.empty(Context::wide(x.value.dtype()), {int64_t(rows), int64_t(labels)});
-  head_logits(context, head, scores, x.value, false);
-  RightTargets found;
-  if (scores.device() == Device::meta) return found;
-  visit_elements(on_host(context.stream, scores), [&](const auto* all) {
-    for (size_t t = 0; t < rows; ++t) {
-      if (targets[t] < 0) continue;
-      const auto* const row = all + t * labels;
-      ++found.all, found.right += std::max_element(row, row + labels) - row == targets[t];
-    }
-  });
-  return found;
+  check_labels(head, targets, x.value.rows());
+  count_right(*x.context, head, targets, x.value, counted);
+  return apply(*x.context, HeadLossOp{head, targets, 0}, x);
 }
 
 void check_labels(const HeadView& head, const int32_t* targets, int64_t rows) {

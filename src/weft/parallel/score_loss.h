@@ -17,8 +17,9 @@ Var score_loss(const TensorParallel& tensor, const HeadView& head, const int32_t
 struct RightTargets {
   int64_t right = 0, all = 0;
 };
-RightTargets count_right(const TensorParallel& tensor, const HeadView& head, const int32_t* targets,
-                         const Var& hidden);
+// What head_loss gives, without a gradient; and these rows are counted.
+Var measured_classes(const TensorParallel& tensor, const HeadView& head, const int32_t* targets, const Var& hidden,
+                     RightTargets& counted);
 
 // Throws Error where a target, [rows] in host memory, is no label: data may be anybody's.
 void check_labels(const HeadView& head, const int32_t* targets, int64_t rows);

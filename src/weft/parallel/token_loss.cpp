@@ -8,6 +8,7 @@
 #include "weft/parallel/score_loss.h"
 #include "weft/parallel/vocab_chunk.h"
 #include "weft/tensor/host_access.h"
+#include "weft/tensor/wide_values.h"
 
 namespace weft {
 namespace {
@@ -35,11 +36,14 @@ struct TokenLossOp {
       const Tensor losses = all_losses.slice_rows(0, count);
       logits_of(context, chunk, x, begin, count);
       chunk.log_sums(context, targets + begin, losses, all_lse.slice_rows(0, count));
-      if (!is_meta) take(on_host(context.stream, losses), std::span(logps).subspan(size_t(begin), size_t(count)));
+      if (!is_meta)
+        read_wide(on_host(context.stream, losses), std::span(logps).subspan(size_t(begin), size_t(count)));
     });
+    for (double& logp : logps) logp = -logp;
     const Tensor loss = context.empty(wide, {1});
     if (!is_meta)
-      fill_on_host(context.stream, loss, [&](const Tensor& host) { put(host, std::array{rule(logps, dlogps)}); });
+      fill_on_host(context.stream, loss,
+                   [&](const Tensor& host) { write_wide(host, std::array{rule(logps, dlogps)}); });
     if (!wants_grad) return loss;
     dx = context.empty_like(x);
     context.kernels.fill(context.stream, dx, 0);
@@ -48,7 +52,7 @@ struct TokenLossOp {
                    factors = all_factors.slice_rows(0, count);
       if (!is_meta)
         fill_on_host(context.stream, factors, [&](const Tensor& host) {
-          put(host, std::span<const double>(dlogps).subspan(size_t(begin), size_t(count)));
+          write_wide(host, std::span<const double>(dlogps).subspan(size_t(begin), size_t(count)));
         });
       Tensor capped;
       const Tensor logits = logits_of(context, chunk, x, begin, count, &capped);
@@ -76,18 +80,6 @@ struct TokenLossOp {
       while (end < rows && end - begin < chunk.most_rows() && targets[end] >= 0) ++end;
       if (end > begin) visit(begin, end - begin);
       begin = std::max(end, begin + 1);
-    }
-  }
-  static void take(const Tensor& losses, std::span<double> logps) {
-    for (size_t i = 0; i < logps.size(); ++i)
-      logps[i] = -(losses.dtype() == DType::f64 ? losses.data<double>()[i] : double(losses.data<float>()[i]));
-  }
-  static void put(const Tensor& x, std::span<const double> values) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (x.dtype() == DType::f64)
-        x.data<double>()[i] = values[i];
-      else
-        x.data<float>()[i] = float(values[i]);
     }
   }
 };

@@ -1,7 +1,6 @@
 // ClassesObjective: the cross-entropy of labels, and their counts.
 #include "weft/train/classes_objective.h"
 
-#include "weft/parallel/head_loss.h"
 #include "weft/train/trainer.h"
 
 namespace weft {
@@ -13,12 +12,9 @@ Var ClassesObjective::loss(Context& context, Decoder& part, const MicroBatches::
 
 Var ClassesObjective::evaluate(Context& context, Decoder& part, const MicroBatches::Slot& slot, const Var& x,
                                Brackets& brackets) {
-  const int32_t* const targets = slot.batch.targets.data();
   return part.result(context, slot.pass, x, brackets,
                      [&](const Partition& partition, const HeadView& head, const Var& hidden) {
-                       const RightTargets here = count_right(partition.tensor, head, targets, hidden);
-                       counted_.right += here.right, counted_.all += here.all;
-                       return head_loss(partition.tensor, head, targets, 0, hidden);
+                       return measured_classes(partition.tensor, head, slot.batch.targets.data(), hidden, counted_);
                      });
 }
 

@@ -8,11 +8,8 @@ namespace weft {
 void read_preference(Toml& toml, Recipe& recipe) {
   if (!toml.has_section("preference")) return;
   PreferenceConfig& c = recipe.preference;
-  const std::string method = toml.choice("preference.method", "dpo", {"dpo", "orpo", "kto", "reward"});
-  c.method = method == "dpo"    ? PreferenceMethod::dpo
-             : method == "orpo" ? PreferenceMethod::orpo
-             : method == "kto"  ? PreferenceMethod::kto
-                                : PreferenceMethod::reward;
+  const std::string method = toml.choice("preference.method", "dpo", std::span(kPreferenceNames).subspan(1));
+  c.method = PreferenceMethod(std::ranges::find(kPreferenceNames, method) - std::begin(kPreferenceNames));
   if (c.method == PreferenceMethod::reward)
     c.center = toml.number("preference.center", c.center, 0, 1e3);
   else

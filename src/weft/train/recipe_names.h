@@ -13,6 +13,8 @@ inline constexpr std::string_view kRecomputeNames[] = {"none", "attention", "mlp
 inline constexpr std::string_view kRecomputeEvery = "every:";                  // and a number: every n-th block
 inline constexpr std::string_view kOffloadNames[] = {"none", "host", "disk"};  // OffloadTo
 inline constexpr std::string_view kPolicyNames[] = {"none", "grpo", "dapo", "dr_grpo", "gspo"};  // PolicyMethod
+// PreferenceMethod
+inline constexpr std::string_view kPreferenceNames[] = {"none", "dpo", "orpo", "kto", "reward"};
 // RewardKind; the last one is of training alone.
 inline constexpr std::string_view kRewardNames[] = {"number", "exact", "boxed", "contains", "command", "model"};
 

@@ -32,6 +32,12 @@ Tensor head_logits(Context& context, const HeadView& head, const Tensor& logits,
   return capped;
 }
 
+Tensor text_scores(Context& context, const HeadView& head, const Tensor& x) {
+  Tensor scores = context.empty(Context::wide(x.dtype()), {x.rows(), head.weight->shape[0]});
+  head_logits(context, head, scores, x, false);
+  return scores;
+}
+
 void head_backward(Context& context, const HeadView& head, const Tensor& capped, const Tensor& dx,
                    const Tensor& dlogits, const Tensor& x) {
   const Kernels& k = context.kernels;

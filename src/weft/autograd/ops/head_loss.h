@@ -34,6 +34,8 @@ struct HeadLossOp {
 int64_t head_rows_per_chunk(const Context&, int64_t vocab, DType dtype);
 // logits[rows, V] of x[rows, H]. Returns a copy of them where the cap's gradient will need it.
 Tensor head_logits(Context&, const HeadView& head, const Tensor& logits, const Tensor& x, bool wants_grad);
+// scores[rows, labels] of x[rows, H], f32 (f64 beside f64), of a head that scores texts.
+Tensor text_scores(Context&, const HeadView& head, const Tensor& x);
 // dx[rows, H] = dlogits w, w.grad += dlogitsᵀ x, b.grad += column sums. dlogits, which is overwritten, is that of the
 // capped logits.
 void head_backward(Context&, const HeadView& head, const Tensor& capped, const Tensor& dx, const Tensor& dlogits,

@@ -234,15 +234,15 @@ void PolicyObjective::measure(Trainer& trainer, int64_t round) {
         measured_.clear();
         const MicroBatches::Slot& slot = read_.evaluation(batch);
         measured_tokens_.assign(slot.tokens.begin(), slot.tokens.end());
-        beside_.reference->result(slot.pass,
-                                  [&](const Partition& partition, const HeadView& head, const Var& hidden) {
-                                    const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
-                                      measured_.assign(logps.begin(), logps.end());
-                                      return 0.0;
-                                    };
-                                    return token_loss(partition.tensor, head, float(recipe_.policy.temperature),
-                                                      slot.batch.targets.data(), take, 0, hidden);
-                                  });
+        const TokenRule take = [&](std::span<const double> logps, std::span<double>) {
+          measured_.assign(logps.begin(), logps.end());
+          return 0.0;
+        };
+        const auto head_of = [&](const Partition& partition, const HeadView& head, const Var& hidden) {
+          return token_loss(partition.tensor, head, float(recipe_.policy.temperature), slot.batch.targets.data(),
+                            take, 0, hidden);
+        };
+        beside_.reference->result(slot.pass, head_of);
       }
       keep(step, first, &PolicyBatches::Answer::reference);
     }

@@ -5,19 +5,17 @@
 
 #include "weft/data/batch_row.h"
 #include "weft/data/best_fit.h"
+#include "weft/text/other_token.h"
 #include "weft/train/sequence_parts.h"
 
 namespace weft {
 namespace {
 
 void check_tokens(const Tokenizer& trained, const ModelSource& source) {
-  const std::unique_ptr<Tokenizer> own = source.tokenizer();
-  for (int32_t id = 0; id < trained.vocab_size(); ++id)
-    if (id >= own->vocab_size() || own->spelling(id) != trained.spelling(id))
-      throw UsageError(
-          "rl.reward_model = \"{}\" has another token {} than the trained model: they must speak the same "
-          "ones",
-          source.path(), id);
+  if (const std::optional<int32_t> other = first_other_token(trained, *source.tokenizer()))
+    throw UsageError(
+        "rl.reward_model = \"{}\" has another token {} than the trained model: they must speak the same ones",
+        source.path(), *other);
 }
 
 void check_model(const Recipe& recipe, const ModelSource& source) {
