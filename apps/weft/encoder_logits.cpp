@@ -55,8 +55,13 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
   switch (kind) {
     case EncoderKind::bert: {
       const auto bert = open_bert(context, folder, use);
-      const auto ids = read_ids(in.ids, "--ids", bert->config().vocab, bert->config().context);
-      return {{"ids", ids}, {"logits", rows_of(context, bert->logits(context, ids))}};
+      const auto ids = read_ids(in.ids, "--ids", bert->config().vocab, bert->config().context());
+      TextRows text = bert->no_texts();
+      text.add(ids);
+      const Var hidden = bert->hidden(context, text);
+      const bool scores_texts = bert->config().labels > 0;
+      return {{"ids", ids},
+              {"logits", rows_of(context, scores_texts ? bert->scores(hidden, text) : bert->logits(hidden))}};
     }
     case EncoderKind::t5: {
       const auto t5 = open_t5(context, folder, use);
@@ -94,7 +99,7 @@ nlohmann::json results_of(EncoderKind kind, Context& context, const std::string&
 
 void print_encoder_logits(EncoderKind kind, const ForwardOptions& options, const EncoderInputs& inputs,
                           const Output& output) {
-  run_encoder(options, [&](Context& context, const EncoderUse& use) {
+  run_encoder(options, [&](Context& context, const EncoderUse& use, Communicator&) {
     const nlohmann::json results = results_of(kind, context, options.model, use, inputs);
     if (!use.mesh->is_driver()) return;
     for (const char* key : {"logits", "text", "image"})

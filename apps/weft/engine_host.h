@@ -20,13 +20,13 @@ class EngineHost {
   ~EngineHost();  // stops it
   EngineHost(const EngineHost&) = delete;
 
-  ContinuousEngine& engine() { return *engine_; }
+  MeshEngine& engine() { return *engine_; }
 
  private:
   void run(const EngineOptions& options, const OnFailure& on_failure);
 
   std::promise<void> can_be_asked_, is_released_;
-  ContinuousEngine* engine_ = nullptr;
+  MeshEngine* engine_ = nullptr;
   std::thread thread_;
 };
 

@@ -79,7 +79,7 @@ void eval_text_to_text(const EvalCommand& o) {
           "--data {}: the model reads one text and writes another: name a .jsonl file whose lines are "
           "{{\"prompt\": \"...\", \"completion\": \"...\"}}",
           file.path);
-  run_encoder(o.forward, [&](Context& context, const EncoderUse& use) {
+  run_encoder(o.forward, [&](Context& context, const EncoderUse& use, Communicator&) {
     const auto t5 = open_t5(context, o.forward.model, use);
     const auto tokenizer = open_tokenizer(FileSystem::real(), o.forward.model);
     TextToTextEvaluation evaluation(context, *use.mesh, *t5);

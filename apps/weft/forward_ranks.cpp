@@ -126,12 +126,13 @@ void run_forward(const ForwardOptions& options, const ForwardBody& body, const F
   });
 }
 
-void run_encoder(const ForwardOptions& options, const EncoderBody& body) {
-  const MeshConfig mesh_config = parse_mesh(options.mesh, options.device);
+void run_encoder(const ForwardOptions& options, const EncoderBody& body, DType stored) {
+  MeshConfig mesh_config = parse_mesh(options.mesh, options.device);
   if (!options.adapter.empty()) throw UsageError("--adapter: this kind of model runs without adapters: leave it out");
-  const DType dtype = parse_dtype(options.dtype);
-  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh, Communicator&) {
-    body(context, {dtype, &mesh});
+  if (options.replicas > 1) mesh_config.shape.replicate = mesh_config.shape.shard = 1;
+  const DType dtype = options.dtype == "auto" ? stored : parse_dtype(options.dtype);
+  run_mesh(options, mesh_config, [&](Context& context, const Mesh& mesh, Communicator& job) {
+    body(context, {dtype, &mesh}, job);
   });
 }
 

@@ -36,9 +36,10 @@ using ForwardBody = std::function<void(ForwardModel& model, const ModelSource& s
 using ForwardPlan = std::function<void(const ModelSource& source, MeshShape& mesh, FarLayers& far)>;
 void run_forward(const ForwardOptions& options, const ForwardBody& body, const ForwardPlan& plan = {});
 
-// The same for a model that is no decoder, which body opens; there is a mesh.
-using EncoderBody = std::function<void(Context& context, const EncoderUse& use)>;
-void run_encoder(const ForwardOptions& options, const EncoderBody& body);
+// The same for a model that is no decoder, which body opens; there is a mesh. stored: what its matrices are stored
+// in, for --dtype auto.
+using EncoderBody = std::function<void(Context& context, const EncoderUse& use, Communicator& job)>;
+void run_encoder(const ForwardOptions& options, const EncoderBody& body, DType stored = DType::f32);
 
 // "1,2,3" or "1 2 3"; throws UsageError naming `option` and what is no token of the model.
 std::vector<int32_t> parse_ids(const std::string& text, const char* option, int64_t vocab);

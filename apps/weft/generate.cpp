@@ -129,8 +129,9 @@ void generate(const GenerateCommand& o) {
   const std::string prompt = read_prompt(o);
   const std::optional<EncoderKind> kind = encoder_kind(o.forward.model);
   if (kind == EncoderKind::t5)
-    return run_encoder(o.forward,
-                       [&](Context& context, const EncoderUse& use) { generate_by_t5(o, prompt, context, use); });
+    return run_encoder(o.forward, [&](Context& context, const EncoderUse& use, Communicator&) {
+      generate_by_t5(o, prompt, context, use);
+    });
   if (kind)
     throw UsageError("{} is a model that writes no texts: weft logits shows what it computes", o.forward.model);
   run_forward(o.forward, [&](ForwardModel& model, const ModelSource& source, Communicator&) {

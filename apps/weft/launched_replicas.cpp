@@ -22,7 +22,7 @@ void LaunchedReplicas::stop() {
 }
 
 void serve_replica(Driver& driver, api::ConstraintFactory* constraints) {
-  ContinuousEngine& engine = driver.engine;
+  MeshEngine& engine = driver.engine;
   remote::ReplicaServer server(std::move(driver.sockets.front()), engine, constraints, [&] { engine.stop(); });
   try {
     engine.run();

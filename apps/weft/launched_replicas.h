@@ -22,7 +22,7 @@ class LaunchedReplicas {
   void stop();                // all of them
 
  private:
-  ContinuousEngine& own_;
+  MeshEngine& own_;
   std::vector<std::unique_ptr<remote::RemoteEngine>> others_;
   std::optional<ReplicatedEngine> together_;
 };

@@ -67,11 +67,35 @@ std::vector<EngineOptions> all_models(const ServeCommand& o) {
 }
 
 // What talking with a model takes, found before its weights are read.
-struct OpenedText {
+class OpenedText {
+ public:
   explicit OpenedText(const EngineOptions& model)
-      : source(open_model(model.forward.model, Checkpoint::Check::sizes)), text(model, *source) {}
-  const std::unique_ptr<ModelSource> source;
-  ModelText text;
+      : encoder_(is_text_encoder(model.forward.model) ? std::make_unique<TextEncoderSource>(model.forward.model)
+                                                      : nullptr),
+        source_(encoder_ ? nullptr : open_model(model.forward.model, Checkpoint::Check::sizes)),
+        text_(encoder_ ? ModelText(model, *encoder_) : ModelText(model, *source_)) {}
+
+  api::ServedModel served_by(Engine& engine) { return text_.served_by(engine); }
+  // Of an engine that is not there yet.
+  EngineLimits limits(const EngineOptions& model) const {
+    const int replicas = replicas_of(model.forward);
+    EngineLimits limits{.max_running = model.engine.max_running * replicas,
+                        .max_waiting = model.engine.max_waiting * replicas,
+                        .is_encoder = bool(encoder_)};
+    if (encoder_) {
+      limits.vocab = encoder_->config().vocab, limits.context = encoder_->context();
+      limits.labels = encoder_->config().labels;
+    } else {
+      const ModelConfig& config = source_->config();
+      limits.vocab = config.vocab, limits.context = config.context, limits.labels = config.labels;
+    }
+    return limits;
+  }
+
+ private:
+  const std::unique_ptr<TextEncoderSource> encoder_;  // or
+  const std::unique_ptr<ModelSource> source_;
+  ModelText text_;
 };
 
 // The ranks are processes: this one's is served on this thread. The first replica's driver listens for all of them.
@@ -79,11 +103,11 @@ void serve_launched(const ServeCommand& o, const StopSignals& signals, EngineOpt
   OpenedText opened(model);
   model.forward.replicas = replicas_of(model.forward);
   run_engine(model, [&](Driver& driver) {
-    if (driver.place.replica > 0) return serve_replica(driver, opened.text.served_by(driver.engine).constraints);
+    if (driver.place.replica > 0) return serve_replica(driver, opened.served_by(driver.engine).constraints);
     LaunchedReplicas replicas(driver, [&](const std::string& line) { o.model.output.text("weft: " + line); });
     Front front(o.front, o.model.output, signals);
     front.serve(
-        {opened.text.served_by(replicas.engine())}, [&] { replicas.run(); }, [&] { replicas.stop(); });
+        {opened.served_by(replicas.engine())}, [&] { replicas.run(); }, [&] { replicas.stop(); });
   });
 }
 
@@ -102,7 +126,7 @@ void serve_all(const ServeCommand& o, const StopSignals& signals, const std::vec
       o.model.output.text(fmt::format("weft: {} ended: {}", model.name, error));
     };
     hosted.push_back(std::make_unique<HostedModel>(model, on_failure));
-    served.push_back(opened[served.size()]->text.served_by(hosted.back()->engine()));
+    served.push_back(opened[served.size()]->served_by(hosted.back()->engine()));
   }
   front.serve(
       served, [&] { ending.wait(); }, [&] { ending.set(); });
@@ -127,18 +151,12 @@ void serve_on_demand(const ServeCommand& o, const StopSignals& signals, const st
     if (!model.adapter_folder.empty())
       throw UsageError("--lora-dir and --max-loaded exclude each other: name adapters with --lora");
     opened.push_back(std::make_unique<OpenedText>(model));
-    const ModelSource& source = *opened.back()->source;
-    const int replicas = replicas_of(model.forward);
-    const EngineLimits limits{.vocab = source.config().vocab,
-                              .context = source.config().context,
-                              .max_running = model.engine.max_running * replicas,
-                              .max_waiting = model.engine.max_waiting * replicas,
-                              .labels = source.config().labels};
     const auto load = [&model, log] {
       const auto on_failure = [&model, log](const std::string& error) { log(model.name + " ended: " + error); };
       return std::make_unique<HostedModel>(model, on_failure);
     };
-    served.push_back(opened.back()->text.served_by(pool.add(model.name, limits, adapter_names(model), load)));
+    served.push_back(
+        opened.back()->served_by(pool.add(model.name, opened.back()->limits(model), adapter_names(model), load)));
   }
   Ending ending;
   front.serve(

@@ -11,6 +11,8 @@
 #include "weft/base/file.h"
 #include "weft/comm/single/single.h"
 #include "weft/pretrained/peft.h"
+#include "weft/serve/continuous_engine.h"
+#include "weft/serve/encoder_engine.h"
 #include "weft/text/other_token.h"
 
 namespace weft::app {
@@ -52,30 +54,37 @@ SamplingDefaults sampling_of(const EngineOptions& o, const ModelSource& source) 
   return defaults;
 }
 
-EmbeddingRule embedding_of(const EngineOptions& o, const ModelSource& source) {
-  EmbeddingRule rule = source.embedding_rule();
+EmbeddingRule embedding_of(const EngineOptions& o, EmbeddingRule rule) {
   if (o.pooling == "model") return rule;
   rule.pooling = parse_pooling("--pooling", o.pooling);
   rule.unknown.clear();
   return rule;
 }
 
-// labels: of a model that scores texts.
 std::shared_ptr<const api::Relevance> relevance_of(const EngineOptions& o, const Tokenizer& tokenizer,
-                                                   int64_t labels) {
+                                                   const ScoreRule& scores) {
   if (o.reranker.empty()) return {};
+  const size_t labels = scores.labels.size();
   ChatTemplate chat = o.reranker == api::Relevance::kQwen3
                           ? api::Relevance::qwen3()
                           : ChatTemplate(read_file(o.reranker, ChatTemplate::kMostBytes), o.reranker);
   if (labels > 1)
     throw UsageError("--reranker {}: a model that judges pairs has one label, and this one has {}", o.reranker,
                      labels);
-  if (labels == 1) return std::make_shared<api::Relevance>(std::move(chat));
+  if (labels == 1) return std::make_shared<api::Relevance>(std::move(chat), scores.activation);
   const size_t comma = o.rerank_tokens.find(',');
   if (comma == std::string::npos) throw UsageError("--rerank-tokens {}: write two words, as yes,no", o.rerank_tokens);
   return std::make_shared<api::Relevance>(std::move(chat), tokenizer,
                                           std::string_view(o.rerank_tokens).substr(0, comma),
                                           std::string_view(o.rerank_tokens).substr(comma + 1));
+}
+
+// An encoder with one label judges pairs, where its tokenizer says how two texts are put together.
+std::shared_ptr<const api::Relevance> relevance_of(const TextEncoderSource& source, const Tokenizer& tokenizer) {
+  std::optional<PairSurroundings> around = source.around_pair(tokenizer);
+  const ScoreRule& scores = source.score_rule();
+  if (scores.labels.size() != 1 || !around) return {};
+  return std::make_shared<api::Relevance>(std::move(*around), scores.activation);
 }
 
 // Of the folder that was named: the checkpoints in it come and go.
@@ -202,6 +211,23 @@ void add_adapters(const EngineOptions& o, ForwardModel& model, const ModelSource
   }
 }
 
+// The engine of this rank, to its end; `print` says what the job's first driver tells of it.
+void drive(MeshEngine& engine, const Mesh& mesh, Communicator& job, const OnDriver& on_driver,
+           const std::function<void()>& print) {
+  const int ranks = mesh.world().size();
+  Driver driver{.engine = engine,
+                .place = {.replica = job.rank() / ranks,
+                          .replicas = job.size() / ranks,
+                          .is_driver = engine.is_driver(),
+                          .front = mesh.shape().driver()},
+                .is_alone = ranks == 1,
+                .sockets = {}};
+  if (job.size() > ranks) driver.sockets = remote::meet(job, driver.place);
+  if (!engine.is_driver()) return engine.run();
+  if (driver.place.replica == 0) print();
+  on_driver(driver);
+}
+
 void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSource& source, Communicator& job,
                    const OnDriver& on_driver) {
   ContinuousOptions options = o.engine;
@@ -214,20 +240,32 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   choose_cache(o, model, job, options);
   add_adapters(o, model, source, options);
   ContinuousEngine engine(model, options);
-  const int ranks = model.mesh().world().size();
-  Driver driver{.engine = engine,
-                .place = {.replica = job.rank() / ranks,
-                          .replicas = job.size() / ranks,
-                          .is_driver = engine.is_driver(),
-                          .front = model.driver()},
-                .is_alone = ranks == 1,
-                .sockets = {}};
-  if (job.size() > ranks) driver.sockets = remote::meet(job, driver.place);
-  if (!engine.is_driver()) return engine.run();
-  if (driver.place.replica == 0)
+  drive(engine, model.mesh(), job, on_driver, [&] {
     print_cache(o, engine, model, kv_format_of(options, model), cache_bytes(options, model, options.draft),
                 options.kept_states.value_or(0));
-  on_driver(driver);
+  });
+}
+
+void serve_encoder(const EngineOptions& o, const OnDriver& on_driver) {
+  check_encoder_options(o);
+  const TextEncoderSource source(o.forward.model);
+  const EncoderOptions options{.context = source.context(),
+                               .tokens_per_step = o.engine.tokens_per_step,
+                               .max_running = o.engine.max_running,
+                               .max_waiting = o.engine.max_waiting};
+  ForwardOptions forward = o.forward;
+  if (forward.mesh == "auto") forward.mesh.clear();  // encoders are small
+  run_encoder(
+      forward,
+      [&](Context& context, const EncoderUse& use, Communicator& job) {
+        const std::unique_ptr<Bert> model = open_bert(context, source.path(), use);
+        EncoderEngine engine(*model, context, *use.mesh, options);
+        drive(engine, *use.mesh, job, on_driver, [&] {
+          o.output.text(fmt::format("weft: an encoder: up to {} texts and {} tokens a step", options.max_running,
+                                    options.tokens_per_step));
+        });
+      },
+      source.dtype());
 }
 
 }  // namespace
@@ -248,14 +286,23 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
   model_.reasoning_format = reasoning_format_of(o, model_.chat_template.get(), *tokenizer_, model_.tool_format);
   model_.end_tokens = stop_tokens(source, *tokenizer_);
   model_.sampling = sampling_of(o, source);
-  model_.embedding = embedding_of(o, source);
-  model_.relevance = relevance_of(o, *tokenizer_, source.config().labels);
+  model_.embedding = embedding_of(o, source.embedding_rule());
   model_.scores = source.score_rule();
+  model_.relevance = relevance_of(o, *tokenizer_, model_.scores);
   constraints_ =
       std::make_unique<constrain::ConstraintFactory>(*tokenizer_, source.config().vocab, model_.end_tokens);
   model_.constraints = constraints_.get();
   model_.adapter_folder = o.adapter_folder;
   model_.fill_in_middle = api::detect_fill_in_middle(*tokenizer_);
+}
+
+ModelText::ModelText(const EngineOptions& o, const TextEncoderSource& source) : tokenizer_(source.tokenizer()) {
+  check_encoder_options(o);
+  model_.name = name_of(o);
+  model_.tokenizer = tokenizer_.get();
+  model_.embedding = embedding_of(o, source.embedding_rule());
+  model_.scores = source.score_rule();
+  model_.relevance = relevance_of(source, *tokenizer_);
 }
 
 api::ServedModel ModelText::served_by(Engine& engine) {
@@ -272,7 +319,19 @@ void require_own_draft(const ModelConfig& config, const std::string& model) {
         kOwnDraft, model);
 }
 
+bool is_text_encoder(const std::string& model) { return encoder_kind(model) == EncoderKind::bert; }
+
+void check_encoder_options(const EngineOptions& o) {
+  const auto refuse = [&](bool is_given, const char* option, const char* what) {
+    if (is_given) throw UsageError("{}: {} is an encoder, which {}: leave it out", option, o.forward.model, what);
+  };
+  refuse(!o.draft.empty(), "--draft", "writes no texts");
+  refuse(!o.adapters.empty(), "--lora", "runs without adapters");
+  refuse(!o.adapter_folder.empty(), "--lora-dir", "runs without adapters");
+}
+
 void run_engine(const EngineOptions& options, const OnDriver& on_driver) {
+  if (is_text_encoder(options.forward.model)) return serve_encoder(options, on_driver);
   if (!options.draft.empty() && options.engine.max_draft_tokens == 0)
     throw UsageError("--draft {}: say how many tokens it drafts, as in --speculate 4", options.draft);
   EngineOptions chosen = options;
@@ -317,10 +376,10 @@ void EngineOptions::add_to(CLI::App& command) {
   command
       .add_option(
           "--pooling", pooling,
-          "What the vector of a text is, of its tokens' hidden states: last, mean or weighted_mean; model: as "
-          "the model's files say, or else last")
+          "What the vector of a text is, of its tokens' hidden states: last, first, mean or weighted_mean; model: "
+          "as the model's files say, or else last, and of an encoder mean")
       ->capture_default_str()
-      ->check(CLI::IsMember({"model", "last", "mean", "weighted_mean"}));
+      ->check(CLI::IsMember({"model", "last", "first", "mean", "weighted_mean"}));
   command.add_option("--reranker", reranker,
                      "The model says yes or no to pairs of a query and a document, by the probability of which "
                      "/v1/rerank and /v1/score judge them: qwen3, or a Jinja file that writes such a pair");

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "forward_ranks.h"
+#include "weft/pretrained/encoders/text_encoder_source.h"
 #include "weft/serve/api/served_model.h"
 #include "weft/serve/constrain/constraint_factory.h"
 #include "weft/serve/continuous_engine.h"
@@ -40,11 +41,17 @@ void require_own_draft(const ModelConfig& config, const std::string& model);
 // "name=folder", as `option` has it. Throws UsageError.
 std::pair<std::string, std::string> split_name(const char* option, const std::string& text);
 
+// Whether a folder holds an encoder of texts, which makes vectors and scores of them.
+bool is_text_encoder(const std::string& model);
+// Throws UsageError for options that mean nothing to one.
+void check_encoder_options(const EngineOptions& options);
+
 // What the API needs of a model beside an engine.
 class ModelText {
  public:
   // The source outlives this.
   ModelText(const EngineOptions& options, const ModelSource& source);
+  ModelText(const EngineOptions& options, const TextEncoderSource& source);
   // Outlived by this and the engine.
   api::ServedModel served_by(Engine& engine);
 
@@ -56,7 +63,7 @@ class ModelText {
 
 // The rank of a replica that speaks.
 struct Driver {
-  ContinuousEngine& engine;
+  MeshEngine& engine;
   remote::ReplicaPlace place;
   bool is_alone;                        // the only rank of its replica
   std::vector<remote::Socket> sockets;  // to other replicas of the job, as remote::meet gives them

@@ -1,8 +1,10 @@
 // The program as a server: started as a user would, asked over HTTP, ended by a signal.
+#include <cmath>
 #include <future>
 #include <set>
 
 #include "cli/served_program.h"
+#include "pretrained/golden_models.h"
 
 namespace weft {
 namespace {
@@ -54,6 +56,50 @@ TEST_F(ServeTest, SeveralModelsAndAdaptersHaveOneAddress) {
   EXPECT_EQ(post(port, "/v1/unload_lora_adapter", {{"lora_name", "again"}}).status, 200);
   EXPECT_EQ(post(port, "/v1/completions", {{"model", "again"}, {"prompt", "x"}}).status, 404);
   EXPECT_EQ(served.stop(), 0) << served.said();
+}
+
+// Of words w0 to w12, with numbers for names; a pair stands between w5, w0 and w3.
+constexpr const char* kWords = R"({"version": "1.0", "added_tokens": [], "normalizer": null,
+  "pre_tokenizer": {"type": "Whitespace"},
+  "post_processor": {"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "w5", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+               {"SpecialToken": {"id": "w3", "type_id": 0}}],
+    "pair": [{"SpecialToken": {"id": "w5", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+             {"SpecialToken": {"id": "w0", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}},
+             {"SpecialToken": {"id": "w3", "type_id": 1}}],
+    "special_tokens": {"w0": {"id": "w0", "ids": [0], "tokens": ["w0"]},
+                       "w3": {"id": "w3", "ids": [3], "tokens": ["w3"]},
+                       "w5": {"id": "w5", "ids": [5], "tokens": ["w5"]}}},
+  "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+  "model": {"type": "WordPiece", "unk_token": "w1", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 9,
+            "vocab": {"w0": 0, "w1": 1, "w2": 2, "w3": 3, "w4": 4, "w5": 5, "w6": 6, "w7": 7, "w8": 8, "w9": 9,
+                      "w10": 10, "w11": 11, "w12": 12}}})";
+
+TEST_F(ServeTest, EncodersMakeVectorsAndScores) {
+  const GoldenModel judge("bert_scores", "golden_encoders"), plain("bert", "golden_encoders");
+  for (const GoldenModel* model : {&judge, &plain}) std::ofstream(model->path() + "/tokenizer.json") << kWords;
+  for (const char* mesh : {"tp=2", "pp=2", "dp=2"}) {
+    ServedProgram served(program_,
+                         {"--model", "judge=" + judge.path(), "--model", "plain=" + plain.path(), "--mesh", mesh});
+    const int port = served.port();
+    ASSERT_GT(port, 0) << served.said();
+    // As the golden model read them: 5, 2, 0, 12, 11, 0 and, of the other kind, 2, 9, 7, 3.
+    const Json scored =
+        Json::parse(post(port, "/v1/score", {{"model", "judge"}, {"text_1", "w2 w0 w12 w11"}, {"text_2", "w2 w9 w7"}})
+                        .body)["data"];
+    EXPECT_NEAR(double(scored[0]["score"]), 1 / (1 + std::exp(-judge.logits()[0][0])), 1e-6);
+    const Json body = {{"model", "plain"}, {"input", {"w2 w0", "w7"}}};
+    const Json made = Json::parse(post(port, "/v1/embeddings", body).body);
+    ASSERT_EQ(made["data"].size(), 2u) << made;
+    EXPECT_EQ(made["data"][0]["embedding"].size(), 16u);
+    EXPECT_EQ(made["usage"]["prompt_tokens"], 7);
+    const auto refused = post(port, "/v1/completions", {{"model", "plain"}, {"prompt", "w2"}});
+    EXPECT_EQ(refused.status, 501);
+    EXPECT_NE(refused.body.find("writes none"), std::string::npos) << refused.body;
+    EXPECT_EQ(served.stop(), 0) << served.said();
+  }
+  EXPECT_NE(program_.run("serve " + plain.path() + " --lora a=b").err.find("--lora"), std::string::npos);
 }
 
 TEST_F(ServeTest, ReplicasShareTheRequests) {

@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(All, CpuActivationTest,
                                                           Activation::relu_squared, Activation::silu,
                                                           Activation::gelu_quick, Activation::swiglu_oai,
                                                           Activation::swiglu_clipped, Activation::sigmoid,
-                                                          Activation::identity),
+                                                          Activation::tanh, Activation::identity),
                                           testing::Values(DType::f32, DType::bf16, DType::f16),
                                           testing::Values(0, 1, 7, 63, 64, 65, 4099, 70000)),
                          [](const auto& test) {

@@ -63,6 +63,7 @@ double activate(Activation f, double x) {
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, 7.0));
     case Activation::swiglu_clipped: return activate(Activation::silu, std::min(x, 10.0));
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::tanh: return std::tanh(x);
     case Activation::identity: return x;
   }
   return 0;

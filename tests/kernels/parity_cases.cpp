@@ -13,7 +13,7 @@ constexpr double kF32Noise = 1e-5;  // the same for f32: sums of a few hundred p
 const Activation kActivations[] = {Activation::gelu,         Activation::gelu_tanh,      Activation::relu,
                                    Activation::relu_squared, Activation::silu,           Activation::gelu_quick,
                                    Activation::swiglu_oai,   Activation::swiglu_clipped, Activation::sigmoid,
-                                   Activation::identity};
+                                   Activation::tanh,         Activation::identity};
 
 // ---- matrix products ----
 struct MatmulSize {

@@ -193,7 +193,7 @@ INSTANTIATE_TEST_SUITE_P(All, ActivationGradientTest,
                          testing::Values(Activation::gelu, Activation::gelu_tanh, Activation::relu,
                                          Activation::relu_squared, Activation::silu, Activation::gelu_quick,
                                          Activation::swiglu_oai, Activation::swiglu_clipped, Activation::sigmoid,
-                                         Activation::identity),
+                                         Activation::tanh, Activation::identity),
                          [](const auto& test) { return name_of(test.param); });
 
 TEST_P(ActivationGradientTest, EqualsDifferences) {

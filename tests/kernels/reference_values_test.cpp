@@ -37,6 +37,8 @@ TEST(ReferenceValuesTest, Activations) {
            ActivationValue{Activation::silu, 800, 800},
            ActivationValue{Activation::gelu_quick, 1, 0.845795765932821},
            ActivationValue{Activation::sigmoid, 1, 0.7310585786300049},
+           ActivationValue{Activation::tanh, 1, 0.7615941559557649},
+           ActivationValue{Activation::tanh, -40, -1},
            ActivationValue{Activation::swiglu_oai, 1, 0.845795765932821},
            ActivationValue{Activation::swiglu_oai, 50, 6.999953128303318},
            ActivationValue{Activation::swiglu_clipped, 1, 0.731058578630005},

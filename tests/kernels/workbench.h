@@ -87,6 +87,7 @@ inline std::string name_of(Activation f) {
     case Activation::swiglu_oai: return "swiglu_oai";
     case Activation::swiglu_clipped: return "swiglu_clipped";
     case Activation::sigmoid: return "sigmoid";
+    case Activation::tanh: return "tanh";
     case Activation::identity: return "identity";
   }
   return "unknown";

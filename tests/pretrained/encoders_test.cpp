@@ -11,6 +11,10 @@
 namespace weft {
 namespace {
 
+// What a model computes of the golden inputs, by the names of the golden results; empty tensors where the rank has
+// none.
+using Results = std::map<std::string, Tensor>;
+
 Logits rows_of(const Tensor& t) {
   Logits rows(size_t(t.dim(0)), std::vector<double>(size_t(t.dim(1))));
   for (int64_t i = 0; i < t.numel(); ++i)
@@ -27,13 +31,64 @@ void in_both(auto&& body) {
   }
 }
 
-TEST(EncodersTest, BertScoresMaskedTokens) {
-  const GoldenModel golden("bert", "golden_encoders");
+// By the heads that a model has.
+Results results_of_bert(Context& context, Bert& bert, const GoldenModel& golden) {
+  TextRows text = bert.no_texts();
+  text.add(golden.ids(), golden.number_or("second_text", 0));
+  const Var hidden = bert.hidden(context, text);
+  Results results{{"logits", bert.config().labels > 0 ? bert.scores(hidden, text) : bert.logits(hidden)}};
+  if (golden.has("hidden")) results["hidden"] = hidden.value;
+  return results;
+}
+
+class BertTest : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, BertTest,
+                         testing::Values("bert", "roberta", "distilbert", "bert_scores", "roberta_scores",
+                                         "distilbert_scores"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(BertTest, ReadsAText) {
+  const GoldenModel golden(GetParam(), "golden_encoders");
   EXPECT_EQ(encoder_kind(golden.path()), EncoderKind::bert);
   in_both([&](Context& context, DType dtype, double tolerance) {
     const auto bert = open_bert(context, golden.path(), {dtype});
-    EXPECT_LT(worst_difference(rows_of(bert->logits(context, golden.ids())), golden.logits()), tolerance);
+    for (const auto& [name, result] : results_of_bert(context, *bert, golden))
+      EXPECT_LT(worst_difference(rows_of(result), golden.rows(name.c_str())), tolerance) << name;
   });
+}
+
+// Beside others as by itself.
+TEST_P(BertTest, ReadsTextsApart) {
+  const GoldenModel golden(GetParam(), "golden_encoders");
+  TestRank rank(reference_kernels());
+  const auto bert = open_bert(rank.context, golden.path(), {DType::f64});
+  const std::vector<int32_t> texts[] = {{7}, {3, 3, 12, 4}, {9, 0, 2, 2, 5, 6}};
+  TextRows together = bert->no_texts();
+  for (const auto& text : texts) together.add(text, int64_t(text.size()) / 2);
+  const Var hidden = bert->hidden(rank.context, together);
+  const Logits all = rows_of(hidden.value);
+  size_t row = 0;
+  for (size_t i = 0; i < std::size(texts); ++i) {
+    TextRows one = bert->no_texts();
+    one.add(texts[i], int64_t(texts[i].size()) / 2);
+    const Var alone = bert->hidden(rank.context, one);
+    for (const auto& wanted : rows_of(alone.value)) EXPECT_LT(worst_difference({all[row++]}, {wanted}), 1e-12);
+    if (bert->config().labels == 0) continue;
+    EXPECT_LT(worst_difference({rows_of(bert->scores(hidden, together))[i]}, rows_of(bert->scores(alone, one))),
+              1e-12);
+  }
+  EXPECT_EQ(row, all.size());
+}
+
+TEST(EncodersTest, BertHasTheHeadsItWasSavedWith) {
+  TestRank rank(cpu_kernels());
+  const auto writes = open_bert(rank.context, GoldenModel("bert", "golden_encoders").path());
+  const auto scores = open_bert(rank.context, GoldenModel("bert_scores", "golden_encoders").path());
+  TextRows text = writes->no_texts();
+  text.add(std::vector<int32_t>{1, 2});
+  const Var hidden = writes->hidden(rank.context, text);
+  EXPECT_THROW(writes->scores(hidden, text), UsageError);
+  EXPECT_THROW(scores->logits(hidden), UsageError);
 }
 
 class T5Test : public testing::TestWithParam<const char*> {};
@@ -95,17 +150,13 @@ TEST(EncodersTest, NameWhatIsMissing) {
   }
 }
 
-// What a model computes of the golden inputs, by the names of the golden results; empty tensors where the rank has
-// none.
-using Results = std::map<std::string, Tensor>;
-
 Results results_of(Context& context, const GoldenModel& golden, const EncoderUse& use,
                    FunctionRef<void(Param&)> each_param) {
   switch (*encoder_kind(golden.path())) {
     case EncoderKind::bert: {
       const auto bert = open_bert(context, golden.path(), use);
       bert->each_param(each_param);
-      return {{"logits", bert->logits(context, golden.ids())}};
+      return results_of_bert(context, *bert, golden);
     }
     case EncoderKind::t5: {
       const auto t5 = open_t5(context, golden.path(), use);
@@ -138,7 +189,7 @@ class CutEncodersTest : public testing::TestWithParam<CutCase> {};
 
 std::vector<CutCase> cut_cases() {
   std::vector<CutCase> all;
-  for (const char* model : {"bert", "vit", "clip", "t5", "flan_t5"}) {
+  for (const char* model : {"bert", "roberta_scores", "distilbert", "vit", "clip", "t5", "flan_t5"}) {
     for (const int tp : {2, 3, 4}) all.push_back({model, {.tp = tp}});
     for (const int tp : {1, 2}) all.push_back({model, {.pp = 2, .tp = tp}});
     all.push_back({model, {.pp = 2, .shard = 2}});

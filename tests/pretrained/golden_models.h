@@ -63,6 +63,8 @@ class GoldenModel {
   std::vector<std::vector<double>> rows(const char* key) const {
     return golden_[key].get<std::vector<std::vector<double>>>();
   }
+  bool has(const char* key) const { return golden_.contains(key); }
+  int64_t number_or(const char* key, int64_t otherwise) const { return golden_.value(key, otherwise); }
   template <class T>
   std::vector<T> list(const char* key) const {
     return golden_[key].get<std::vector<T>>();

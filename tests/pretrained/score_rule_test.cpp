@@ -29,6 +29,26 @@ TEST(ScoreRuleTest, NamesLabelsAndSaysWhatScoresMean) {
             (ScoreRule{{"a", "b"}, sigmoid}));
 }
 
+TEST(ScoreRuleTest, TakesTheActivationThatWasTrainedWith) {
+  using enum ScoreRule::Activation;
+  const auto activation = [](const json& config, const json& file) {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "config.json") << config;
+    if (!file.is_null()) std::ofstream(folder / "config_sentence_transformers.json") << file;
+    return read_score_rule(folder.path()).activation;
+  };
+  const json identity = "torch.nn.modules.linear.Identity", sigmoid_class = "torch.nn.modules.activation.Sigmoid";
+  json config = {{"num_labels", 1}};
+  EXPECT_EQ(activation(config, {}), sigmoid);
+  EXPECT_EQ(activation(config, {{"activation_fn", identity}}), none);
+  EXPECT_EQ(activation(config, {{"prompts", json::object()}}), sigmoid);
+  config["sbert_ce_default_activation_function"] = identity;
+  EXPECT_EQ(activation(config, {}), none);
+  config["sentence_transformers"] = {{"activation_fn", sigmoid_class}};
+  EXPECT_EQ(activation(config, {}), sigmoid);
+  EXPECT_EQ(activation({{"num_labels", 2}}, {{"activation_fn", "torch.nn.modules.activation.Softmax"}}), softmax);
+}
+
 struct BadLabels {
   const char *name, *json, *message;
 };
@@ -64,8 +84,10 @@ TEST(ScoreRuleTest, MakesProbabilities) {
 TEST(ScoreClassTest, StandsBesideTheOneThatWrites) {
   EXPECT_EQ(score_class_of("LlamaForCausalLM"), "LlamaForSequenceClassification");
   EXPECT_EQ(score_class_of("GPT2LMHeadModel"), "GPT2ForSequenceClassification");
-  EXPECT_TRUE(is_score_class("Qwen3ForSequenceClassification"));
-  EXPECT_FALSE(is_score_class("Qwen3ForCausalLM"));
+  const auto scores = [](const char* text) { return scores_texts(JsonDocument::parse(text, "config.json").root()); };
+  EXPECT_TRUE(scores(R"({"architectures": ["Qwen3ForSequenceClassification"]})"));
+  EXPECT_FALSE(scores(R"({"architectures": ["Qwen3ForCausalLM"]})"));
+  EXPECT_FALSE(scores("{}"));
 }
 
 // A folder says its own names of labels; and what weft writes, its own.

@@ -82,7 +82,7 @@ class FakeEngine : public Engine {
                      .stop_tokens = request.stop_tokens,
                      .bad_words = request.bad_words};
     last_request_.max_tokens = request.max_tokens, last_request_.priority = request.priority;
-    last_request_.adapter = request.adapter;
+    last_request_.adapter = request.adapter, last_request_.second_text = request.second_text;
     job.request = std::move(request);
     const RequestId id = job.id;
     waiting_.push_back(std::move(job));
@@ -121,6 +121,7 @@ class FakeEngine : public Engine {
     const std::lock_guard lock(mutex_);
     return {.prompt = last_request_.prompt,
             .adapter = last_request_.adapter,
+            .second_text = last_request_.second_text,
             .max_tokens = last_request_.max_tokens,
             .sampling = last_request_.sampling,
             .stop_tokens = last_request_.stop_tokens,

@@ -31,9 +31,10 @@ class PoolingTest : public testing::TestWithParam<Pooling> {
     std::vector<double> vector(size_t(width), 0.0);
     double weights = 0, squares = 0;
     for (int64_t t = 0; t < kLength; ++t) {
-      const double weight = GetParam() == Pooling::last   ? double(t + 1 == kLength)
-                            : GetParam() == Pooling::mean ? 1
-                                                          : double(t + 1);
+      const double weight = GetParam() == Pooling::last    ? double(t + 1 == kLength)
+                            : GetParam() == Pooling::first ? double(t == 0)
+                            : GetParam() == Pooling::mean  ? 1
+                                                           : double(t + 1);
       weights += weight;
       for (int64_t i = 0; i < width; ++i) vector[size_t(i)] += weight * double(hidden.data<float>()[t * width + i]);
     }
@@ -48,7 +49,8 @@ class PoolingTest : public testing::TestWithParam<Pooling> {
   ForwardModel model_{rank_.context, mesh_, small_config(), DType::f32};
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, PoolingTest, testing::Values(Pooling::last, Pooling::mean, Pooling::weighted_mean),
+INSTANTIATE_TEST_SUITE_P(Ways, PoolingTest,
+                         testing::Values(Pooling::last, Pooling::first, Pooling::mean, Pooling::weighted_mean),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
 TEST_P(PoolingTest, IsThatOfPlainLoops) {

@@ -16,10 +16,10 @@ auto fields_of(const SamplingOptions& x) {
 }
 // The constraint goes beside it.
 auto fields_of(const Request& x) {
-  const auto& [kind, prompt, adapter, pooling, normalises, weighed, most, least, sampling, stops, bad, constraint,
-               scores, prompt_scores, priority, user] = x;
-  return std::tuple_cat(std::tie(kind, prompt, adapter, pooling, normalises, weighed, most, least, stops, bad, scores,
-                                 prompt_scores, priority, user),
+  const auto& [kind, prompt, adapter, second_text, pooling, normalises, weighed, most, least, sampling, stops, bad,
+               constraint, scores, prompt_scores, priority, user] = x;
+  return std::tuple_cat(std::tie(kind, prompt, adapter, second_text, pooling, normalises, weighed, most, least, stops,
+                                 bad, scores, prompt_scores, priority, user),
                         fields_of(sampling));
 }
 auto fields_of(const api::OutputForm& x) {
@@ -29,8 +29,8 @@ auto fields_of(const api::OutputForm& x) {
                   is_whole_answer, may_be_text);
 }
 auto fields_of(const EngineLimits& x) {
-  const auto& [a, b, c, d, e] = x;
-  return std::tie(a, b, c, d, e);
+  const auto& [a, b, c, d, e, f] = x;
+  return std::tie(a, b, c, d, e, f);
 }
 auto fields_of(const EngineStats& x) {
   const auto& [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = x;
@@ -56,7 +56,7 @@ Request full_request() {
   r.pooling = Pooling::weighted_mean, r.normalises = false;
   r.weighed = {21, 22};
   r.prompt = {5, 0, std::numeric_limits<int32_t>::max(), -1};
-  r.adapter = std::string("law\0\xff", 5);
+  r.adapter = std::string("law\0\xff", 5), r.second_text = 23;
   r.max_tokens = std::numeric_limits<int64_t>::max(), r.min_tokens = 3;
   r.sampling = {.temperature = 0.1,
                 .top_k = 4,
@@ -154,8 +154,8 @@ TEST(RemoteMessagesTest, RequestsArriveAsTheyWere) {
 }
 
 TEST(RemoteMessagesTest, AnswersArriveAsTheyWere) {
-  const Hello hello = sent(Hello{{1, 2, 3, 4, 5}, {"law", "art"}});
-  EXPECT_EQ(fields_of(hello.limits), fields_of(EngineLimits{1, 2, 3, 4, 5}));
+  const Hello hello = sent(Hello{{1, 2, 3, 4, 5, true}, {"law", "art"}});
+  EXPECT_EQ(fields_of(hello.limits), fields_of(EngineLimits{1, 2, 3, 4, 5, true}));
   EXPECT_EQ(hello.adapters, (std::vector<std::string>{"law", "art"}));
   const PromptScored prompt = sent(PromptScored{5, {ScoredToken{}, kScored}});
   ASSERT_EQ(prompt.tokens.size(), 2u);

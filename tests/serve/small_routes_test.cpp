@@ -170,19 +170,48 @@ TEST(ClassifyApiTest, IsForModelsThatScoreTexts) {
   EXPECT_NEAR(double(judges.ask("/v1/score", pair)["data"][0]["score"]), 1 / (1 + std::exp(-5.0)), 1e-6);
 }
 
+// The fake engine's score is the length of what it is given.
+TEST(RerankApiTest, AnEncoderReadsTwoTexts) {
+  TestSetup setup{.around_pair = PairSurroundings{{1}, {2, 2}, {3}, true},
+                  .scores = {.labels = {"LABEL_0"}, .activation = ScoreRule::Activation::none}};
+  setup.engine.limits.is_encoder = true, setup.engine.limits.labels = 1, setup.engine.limits.context = 12;
+  TestServer server(setup);
+  json request = {{"query", "ab"}, {"documents", {"cdefg"}}};
+  EXPECT_EQ(server.ask("/v1/rerank", request)["results"][0]["relevance_score"], 11.0);
+  EXPECT_EQ(server.engine.last_request().prompt,
+            (std::vector<int32_t>{1, 'a', 'b', 2, 2, 'c', 'd', 'e', 'f', 'g', 3}));
+  EXPECT_EQ(server.engine.last_request().second_text, 5);
+  // A text fills the context; a longer one is refused, or loses its end.
+  request["documents"] = {"cdefghi"};
+  EXPECT_NE(server.post("/v1/rerank", request).body.find("12 tokens"), std::string::npos);
+  request["truncate_prompt_tokens"] = -1;
+  EXPECT_EQ(server.ask("/v1/rerank", request)["results"][0]["relevance_score"], 12.0);
+  EXPECT_EQ(server.engine.last_request().prompt,
+            (std::vector<int32_t>{1, 'a', 'b', 2, 2, 'c', 'd', 'e', 'f', 'g', 'h', 3}));
+  request["truncate_prompt_tokens"] = 6;
+  EXPECT_NE(server.post("/v1/rerank", request).body.find("nothing of the second text"), std::string::npos);
+  request["truncate_prompt_tokens"] = 7;
+  EXPECT_EQ(server.ask("/v1/rerank", request)["results"][0]["relevance_score"], 7.0);
+  request["instruction"] = "Be strict";
+  EXPECT_EQ(server.post("/v1/rerank", request).status, 400);
+}
+
 TEST(RelevanceTest, WritesWhatQwen3RerankerReads) {
   const ByteTokenizer tokenizer;
   const api::Relevance relevance(api::Relevance::qwen3(), tokenizer, "y", "n");
-  const std::string text = relevance.prompt("What is {{ 1 }}?", "A <doc>.", "");
+  const auto written = [&](const char* query, const char* document, const char* instruction) {
+    return tokenizer.decode(relevance.prompt(tokenizer, query, document, instruction).ids);
+  };
+  const std::string text = written("What is {{ 1 }}?", "A <doc>.", "");
   EXPECT_TRUE(text.starts_with("<|im_start|>system\nJudge whether")) << text;
   EXPECT_TRUE(
       text.ends_with("<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n"
                      "<Query>: What is {{ 1 }}?\n<Document>: A <doc>.<|im_end|>\n<|im_start|>assistant\n"
                      "<think>\n\n</think>\n\n"))
       << text;
-  EXPECT_NE(relevance.prompt("q", "d", "Be strict").find("<Instruct>: Be strict\n"), std::string::npos);
+  EXPECT_NE(written("q", "d", "Be strict").find("<Instruct>: Be strict\n"), std::string::npos);
   EXPECT_THROW(api::Relevance(api::Relevance::qwen3(), tokenizer, "yes", "n"), UsageError);
-  EXPECT_NEAR(api::Relevance::score(std::array{1.0f, -1.0f}), 1 / (1 + std::exp(-2.0)), 1e-12);
+  EXPECT_NEAR(relevance.score(std::array{1.0f, -1.0f}), 1 / (1 + std::exp(-2.0)), 1e-12);
 }
 
 TEST(SmallRoutesTest, TokenizeWritesPromptsAsChatsDo) {

@@ -34,7 +34,8 @@ struct TestSetup {
   std::optional<api::FillInMiddle> fill_in_middle;
   SamplingDefaults sampling;
   EmbeddingRule embedding;
-  const char* reranker = nullptr;  // a template
+  const char* reranker = nullptr;  // a template; or
+  std::optional<PairSurroundings> around_pair;
   ScoreRule scores;
 };
 
@@ -52,7 +53,7 @@ class TestServer {
                 .end_tokens = {ByteTokenizer::kEndOfDocument},
                 .sampling = setup.sampling,
                 .embedding = setup.embedding,
-                .relevance = setup.reranker ? relevance_of(setup) : nullptr,
+                .relevance = setup.reranker || setup.around_pair ? relevance_of(setup) : nullptr,
                 .scores = setup.scores,
                 .constraints = setup.constraints,
                 .adapter_folder = setup.adapter_folder,
@@ -60,9 +61,10 @@ class TestServer {
   }
 
   std::shared_ptr<const api::Relevance> relevance_of(const TestSetup& setup) const {
+    if (setup.around_pair) return std::make_shared<api::Relevance>(*setup.around_pair, setup.scores.activation);
     ChatTemplate chat(setup.reranker, "the test's");
     return setup.scores.labels.empty() ? std::make_shared<api::Relevance>(std::move(chat), tokenizer, "y", "n")
-                                       : std::make_shared<api::Relevance>(std::move(chat));
+                                       : std::make_shared<api::Relevance>(std::move(chat), setup.scores.activation);
   }
   bench::HttpClient connect(std::chrono::milliseconds timeout = std::chrono::seconds(20)) const {
     return bench::HttpClient("127.0.0.1", server.port(), timeout);

@@ -97,6 +97,46 @@ TEST(TokenizerJson, PutsTokensAround) {
   EXPECT_EQ(file.encode("a", special), (Ids{9, 9, 2, 0, 1}));
 }
 
+TEST(TokenizerJson, PutsTokensAroundPairs) {
+  const auto text_of = [](const std::optional<PairSurroundings>& p) {
+    if (!p) return std::string("none");
+    return fmt::format("{} A {} B {}{}", fmt::join(p->before, ","), fmt::join(p->between, ","),
+                       fmt::join(p->after, ","), p->tells_apart ? " apart" : "");
+  };
+  const auto around = [&](const std::string& processor) {
+    File file;
+    file.post_processor = processor;
+    return text_of(file.read()->around_pair());
+  };
+  EXPECT_EQ(text_of(File().read()->around_pair()), "none");
+  EXPECT_EQ(around(R"({"type":"BertProcessing","sep":["<x>",9],"cls":["c",2]})"), "2 A 9 B 9 apart");
+  const std::string roberta = R"({"type":"RobertaProcessing","sep":["b",1],"cls":["c",2]})";
+  EXPECT_EQ(around(roberta), "2 A 1,1 B 1");
+  EXPECT_EQ(around(R"({"type":"Sequence","processors":[{"type":"ByteLevel"},)" + roberta + "]}"), "2 A 1,1 B 1");
+  EXPECT_EQ(around(R"({"type":"Sequence","processors":[)" + roberta + "," + roberta + "]}"), "none");
+  const auto templated = [&](const std::string& pair) {
+    return around(R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}],"pair":)" + pair +
+                  R"(,"special_tokens":{"<x>":{"id":"<x>","ids":[9],"tokens":["<x>"]},)"
+                  R"("b":{"id":"b","ids":[1],"tokens":["b"]}}})");
+  };
+  const auto special = [](const char* id, int kind) {
+    return fmt::format(R"({{"SpecialToken":{{"id":"{}","type_id":{}}}}})", id, kind);
+  };
+  const auto text = [](const char* id, int kind) {
+    return fmt::format(R"({{"Sequence":{{"id":"{}","type_id":{}}}}})", id, kind);
+  };
+  const auto list = [](const std::vector<std::string>& items) { return fmt::format("[{}]", fmt::join(items, ",")); };
+  EXPECT_EQ(templated(list({special("<x>", 0), text("A", 0), special("b", 0), text("B", 1), special("b", 1)})),
+            "9 A 1 B 1 apart");
+  EXPECT_EQ(templated(list({text("A", 0), special("b", 0), special("b", 0), text("B", 0), special("<x>", 0)})),
+            " A 1,1 B 9");
+  EXPECT_EQ(templated(list({text("B", 0), text("A", 1)})), "none");
+  EXPECT_EQ(templated(list({text("A", 0)})), "none");
+  EXPECT_EQ(templated(list({text("A", 0), text("B", 2)})), "none");
+  EXPECT_EQ(templated(list({text("A", 0), special("b", 1), text("B", 1)})), "none");
+  EXPECT_EQ(templated("[]"), "none");
+}
+
 TEST(TokenizerJson, KnowsWhereDocumentsEnd) {
   File file;
   EXPECT_EQ(file.read()->end_of_document(), 9) << "there is no other control token";

@@ -18,6 +18,7 @@ enum class Activation : uint8_t {
   swiglu_oai,
   swiglu_clipped,
   sigmoid,
+  tanh,
   identity
 };
 inline constexpr float kOaiLimit = 7, kClippedLimit = 10;

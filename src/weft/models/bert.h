@@ -1,14 +1,22 @@
-// Bert: a text to the scores of what may stand at each of its places. Forward only.
-// Source: Devlin et al., "BERT", 2019.
+// Bert: texts to what becomes of their tokens, to the scores of what may stand at each of their places, or to scores
+// of the texts. Forward only. Sources: Devlin et al., "BERT", 2019; Liu et al., "RoBERTa", 2019; Conneau et al.,
+// "XLM-R", 2020; Sanh et al., "DistilBERT", 2019.
 #pragma once
 #include "weft/models/encoder.h"
+#include "weft/models/text_rows.h"
 
 namespace weft {
 
 struct BertConfig {
-  EncoderShape encoder;                       // norms of sums
-  int64_t vocab = 0, context = 0, kinds = 2;  // kinds of text, such as question and answer
-  bool has_head = true;                       // for masked tokens
+  EncoderShape encoder;  // norms of sums
+  int64_t vocab = 0;
+  int64_t positions = 0;                 // rows of their table, ...
+  int64_t first_position = 0;            // ... of which the first are no text's
+  int64_t kinds = 2;                     // of text, such as question and answer; 0: the model tells none apart
+  bool has_head = true;                  // for masked tokens
+  int64_t labels = 0;                    // scores of a text; 0: it has none
+  Activation pooler = Activation::tanh;  // of what they are made of
+  int64_t context() const { return positions - first_position; }
 };
 
 class Bert {
@@ -16,36 +24,44 @@ class Bert {
   // The layers are cut; what is around them is whole on every rank of the first or the last stage.
   explicit Bert(const BertConfig& config, const Partition& partition = {}, const Stages& stages = {});
   const BertConfig& config() const { return config_; }
+  // Without any yet.
+  TextRows no_texts() const { return {config_.first_position, config_.kinds > 1}; }
 
-  // The last layer's output for each token, [T, H]. All are of the first kind of text. Here and below: on the last
-  // stage; empty on the others.
-  Var hidden(Context& context, std::span<const int32_t> ids);
-  Tensor logits(Context& context, std::span<const int32_t> ids);  // [T, V]; UsageError without a head
+  // The last layer's output for each row, [T, H]. Here and below: on the last stage; empty on the others. Tokens are
+  // those of the vocabulary, and no text is longer than the context.
+  Var hidden(Context& context, const TextRows& texts);
+  // Of what hidden() gave: [T, V], and [texts, labels]; UsageError without such a head.
+  Tensor logits(const Var& hidden);
+  Tensor scores(const Var& hidden, const TextRows& texts);
 
   // Those of this stage.
   void each_param(auto&& visit) {
     const bool has_head = stages_.is_last() && config_.has_head;
     if (stages_.is_first() || has_head) visit(tokens_);
     if (stages_.is_first()) {
-      visit(positions_), visit(kinds_);
+      visit(positions_);
+      if (config_.kinds > 0) visit(kinds_);
       embedding_norm_.each_param(visit);
     }
     encoder_.each_param(visit);
-    if (!has_head) return;
-    transform_.each_param(visit);
-    transform_norm_.each_param(visit);
-    visit(head_bias_);
+    if (has_head) {
+      transform_.each_param(visit);
+      transform_norm_.each_param(visit);
+      visit(head_bias_);
+    }
+    if (stages_.is_last() && config_.labels > 0) pooler_.each_param(visit), score_.each_param(visit);
   }
 
  private:
   BertConfig config_;
   Stages stages_;
-  Param tokens_, positions_, kinds_;  // [V, H], [context, H], [kinds, H]
+  Param tokens_, positions_, kinds_;  // [V, H], [positions, H], [kinds, H]
   Norm embedding_norm_;
   Encoder encoder_;
   Linear transform_;
   Norm transform_norm_;
   Param head_bias_;  // [V]; the head itself is the embedding
+  Linear pooler_, score_;
 };
 
 }  // namespace weft

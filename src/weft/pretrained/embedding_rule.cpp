@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-constexpr std::string_view kPoolings[] = {"last", "mean", "weighted_mean"};
+constexpr std::string_view kPoolings[] = {"last", "first", "mean", "weighted_mean"};
 
 // What a folder's files call them: with a flag to each, and by a name alone in later versions.
 struct Mode {
@@ -23,6 +23,7 @@ struct Mode {
   Pooling pooling;
 };
 constexpr Mode kModes[] = {{"pooling_mode_lasttoken", "lasttoken", Pooling::last},
+                           {"pooling_mode_cls_token", "cls", Pooling::first},
                            {"pooling_mode_mean_tokens", "mean", Pooling::mean},
                            {"pooling_mode_weightedmean_tokens", "weightedmean", Pooling::weighted_mean}};
 
@@ -82,7 +83,7 @@ std::string prompt_names(const EmbeddingRule& rule) {
 
 std::string to_text(const EmbeddingRule& rule) {
   if (!rule.unknown.empty()) return fmt::format("no vectors of texts, which its files make by {}", rule.unknown);
-  constexpr std::string_view kAre[] = {"the last hidden state", "means of hidden states",
+  constexpr std::string_view kAre[] = {"the last hidden state", "the first hidden state", "means of hidden states",
                                        "means of hidden states, later ones weighing more"};
   std::string text =
       fmt::format("vectors of texts are {}{}", kAre[size_t(rule.pooling)], rule.normalises ? ", of length 1" : "");
@@ -90,8 +91,8 @@ std::string to_text(const EmbeddingRule& rule) {
   return text;
 }
 
-EmbeddingRule read_embedding_rule(const std::string& folder) {
-  EmbeddingRule rule;
+EmbeddingRule read_embedding_rule(const std::string& folder, Pooling otherwise) {
+  EmbeddingRule rule{.pooling = otherwise};
   const std::string modules = join_path(folder, kModules), prompts = join_path(folder, kPrompts);
   if (!exists(FileSystem::real(), modules)) return rule;
   rule.normalises = false;
@@ -126,7 +127,7 @@ void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::
   add(kPoolingFolder, "Pooling");
   if (rule.normalises) add(kNormalizeFolder, "Normalize");
   json pooling{{"word_embedding_dimension", hidden}, {"include_prompt", true}};
-  for (const char* flag : {"cls_token", "max_tokens", "mean_sqrt_len_tokens"})
+  for (const char* flag : {"max_tokens", "mean_sqrt_len_tokens"})
     pooling[fmt::format("pooling_mode_{}", flag)] = false;
   for (const Mode& mode : kModes) pooling[mode.flag] = mode.pooling == rule.pooling;
   const auto write = [&](const std::string& name, const json& what) {
@@ -142,7 +143,7 @@ void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::
 namespace {
 
 // llama.cpp's numbers.
-constexpr int64_t kGgufNone = 0, kGgufMean = 1, kGgufLast = 3;
+constexpr int64_t kGgufNone = 0, kGgufMean = 1, kGgufFirst = 2, kGgufLast = 3;
 constexpr std::array<std::string_view, 5> kGgufNames = {"none", "mean", "cls", "last", "rank"};
 
 std::string pooling_key(std::string_view architecture) { return fmt::format("{}.pooling_type", architecture); }
@@ -155,6 +156,8 @@ EmbeddingRule read_gguf_embedding_rule(const GgufFile& file) {
   const int64_t type = file.has(key) ? file.at(key).integer() : kGgufNone;
   if (type == kGgufMean)
     rule.pooling = Pooling::mean;
+  else if (type == kGgufFirst)
+    rule.pooling = Pooling::first;
   else if (type != kGgufNone && type != kGgufLast)
     rule.unknown = type > 0 && size_t(type) < kGgufNames.size()
                        ? fmt::format("pooling by {}", kGgufNames[size_t(type)])
@@ -165,7 +168,10 @@ EmbeddingRule read_gguf_embedding_rule(const GgufFile& file) {
 bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule) {
   if (rule == EmbeddingRule()) return true;
   if (rule.pooling == Pooling::weighted_mean || !rule.unknown.empty()) return false;
-  metadata.set<uint32_t>(pooling_key(architecture), uint32_t(rule.pooling == Pooling::mean ? kGgufMean : kGgufLast));
+  const int64_t type = rule.pooling == Pooling::mean    ? kGgufMean
+                       : rule.pooling == Pooling::first ? kGgufFirst
+                                                        : kGgufLast;
+  metadata.set<uint32_t>(pooling_key(architecture), uint32_t(type));
   return rule == EmbeddingRule{.pooling = rule.pooling};
 }
 

@@ -11,10 +11,26 @@ class GgufFile;
 class GgufMetadata;
 class FileSystem;
 
-// Of the hidden states of a text's tokens, behind the last norm: the last one; their mean; or their mean where the
+// Of the hidden states of a text's tokens, behind the last norm: the last one; the first, of a model whose first
+// token sees all; their mean; or their mean where the
 // i-th counts i times, so that those which saw more say more (Muennighoff, "SGPT: GPT Sentence Embeddings for
 // Semantic Search", 2022).
-enum class Pooling : uint8_t { last, mean, weighted_mean };
+enum class Pooling : uint8_t { last, first, mean, weighted_mean };
+
+// How much the hidden state of the i-th of a text's tokens counts, from 0, and all of them together.
+constexpr double weight_of(Pooling pooling, int64_t i, int64_t count) {
+  switch (pooling) {
+    case Pooling::last: return i + 1 == count ? 1 : 0;
+    case Pooling::first: return i == 0 ? 1 : 0;
+    case Pooling::mean: return 1;
+    case Pooling::weighted_mean: return double(i + 1);
+  }
+  return 0;
+}
+constexpr double weights_of(Pooling pooling, int64_t count) {
+  if (pooling == Pooling::mean) return double(count);
+  return pooling == Pooling::weighted_mean ? double(count) * double(count + 1) / 2 : 1;
+}
 
 struct EmbeddingRule {
   Pooling pooling = Pooling::last;
@@ -26,7 +42,7 @@ struct EmbeddingRule {
   bool operator==(const EmbeddingRule&) const = default;
 };
 
-// "last", "mean", "weighted_mean".
+// "last", "first", "mean", "weighted_mean".
 std::string_view name_of(Pooling pooling);
 // Throws UsageError naming `option` and the choices.
 Pooling parse_pooling(std::string_view option, std::string_view name);
@@ -37,8 +53,9 @@ std::string prompt_names(const EmbeddingRule& rule);
 std::string to_text(const EmbeddingRule& rule);
 
 // Of a folder as sentence-transformers writes it: modules.json, the folders of modules that it names, and
-// config_sentence_transformers.json. Without these, the default. Throws Error naming what is malformed.
-EmbeddingRule read_embedding_rule(const std::string& folder);
+// config_sentence_transformers.json. Without these, `otherwise` and the length 1. Throws Error naming what is
+// malformed.
+EmbeddingRule read_embedding_rule(const std::string& folder, Pooling otherwise = Pooling::last);
 // Nothing where it is the default, or has something unknown. hidden: the elements of a vector.
 void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs);
 

@@ -83,7 +83,7 @@ HfConfig parse_decoder(const JsonView& json) {
   HfFields fields(json);
   if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
   family.fields(fields, config.model);
-  if (is_score_class(architecture_of(json))) config.model.labels = num_labels_of(json);
+  if (scores_texts(json)) config.model.labels = num_labels_of(json);
   if (config.has_stacks() && !family.names_of_stacks)
     throw Error("{}: quantization_config.quant_method = \"mxfp4\" is not supported of {} models", source,
                 family.family);

@@ -190,9 +190,7 @@ class HuggingFaceSource final : public ModelSource {
     return json ? read_sampling_defaults(json->root()) : SamplingDefaults();
   }
   EmbeddingRule embedding_rule() const override { return read_embedding_rule(path()); }
-  ScoreRule score_rule() const override {
-    return config().scores_texts() ? read_score_rule(read_config_json(path()).root()) : ScoreRule();
-  }
+  ScoreRule score_rule() const override { return config().scores_texts() ? read_score_rule(path()) : ScoreRule(); }
 
  private:
   std::optional<JsonDocument> generation_config() const {
@@ -267,7 +265,9 @@ namespace {
 HfConfig read_hf_config(const std::string& folder) {
   if (const auto kind = encoder_kind(folder))
     throw UsageError("{} is a model that is no decoder, which this needs: weft logits runs it{}", folder,
-                     kind == EncoderKind::t5 ? ", and so do weft generate and weft eval" : "");
+                     kind == EncoderKind::t5     ? ", and so do weft generate and weft eval"
+                     : kind == EncoderKind::bert ? ", and weft serve makes vectors and scores of texts by it"
+                                                 : "");
   const JsonDocument json = read_config_json(folder);
   HfConfig config = parse_hf_config(json.root());
   // Where earlier versions of ModelOpt say how they quantised.

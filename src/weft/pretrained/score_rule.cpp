@@ -5,11 +5,16 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "weft/base/file.h"
+#include "weft/pretrained/hf_family.h"
+
 namespace weft {
 namespace {
 
 constexpr std::string_view kScoreClass = "ForSequenceClassification";
 constexpr const char* kNames = "id2label";
+constexpr const char *kLibrary = "sentence_transformers", *kActivation = "activation_fn";
+constexpr uint64_t kMostFileBytes = uint64_t(1) << 20;
 constexpr int64_t kMostLabels = int64_t(1) << 20;
 
 std::string default_name(int64_t label) { return fmt::format("LABEL_{}", label); }
@@ -35,7 +40,11 @@ void activate(ScoreRule::Activation activation, std::vector<float>& scores) {
   for (float& s : scores) s = float(std::exp(double(s) - most) / sum);
 }
 
-bool is_score_class(std::string_view architecture) { return architecture.ends_with(kScoreClass); }
+bool scores_texts(const JsonView& config) {
+  const JsonView classes = config["architectures"];
+  return classes.is_array() && classes.size() > 0 && classes.at(int64_t(0)).is_string() &&
+         classes.at(int64_t(0)).string().ends_with(kScoreClass);
+}
 
 int64_t num_labels_of(const JsonView& config) {
   constexpr int64_t kOtherwise = 2;  // what the library takes where a file says nothing
@@ -58,6 +67,22 @@ ScoreRule read_score_rule(const JsonView& config) {
   const std::string problem = config.string_or("problem_type", "");
   if (problem == "regression") rule.activation = ScoreRule::Activation::none;
   if (problem == "multi_label_classification") rule.activation = ScoreRule::Activation::sigmoid;
+  return rule;
+}
+
+// Versions of the library have it in config.json, under two keys, or in a file of its own: a class of torch's, as
+// "torch.nn.modules.linear.Identity".
+ScoreRule read_score_rule(const std::string& folder) {
+  const JsonDocument document = read_config_json(folder);
+  const JsonView config = document.root();
+  ScoreRule rule = read_score_rule(config);
+  std::string written = config.string_or("sbert_ce_default_activation_function", "");
+  if (config.has(kLibrary)) written = config[kLibrary].string_or(kActivation, written);
+  if (const std::string file = join_path(folder, "config_sentence_transformers.json");
+      exists(FileSystem::real(), file))
+    written = JsonDocument::parse(read_file(file, kMostFileBytes), file).root().string_or(kActivation, written);
+  if (written.ends_with(".Identity")) rule.activation = ScoreRule::Activation::none;
+  if (written.ends_with(".Sigmoid")) rule.activation = ScoreRule::Activation::sigmoid;
   return rule;
 }
 

@@ -24,9 +24,12 @@ void activate(ScoreRule::Activation activation, std::vector<float>& scores);
 
 // Whether config.json is that of a model that scores texts, by its class of the library; and how many labels it has.
 // Throws Error where its labels are not numbered.
-bool is_score_class(std::string_view architecture);
+bool scores_texts(const JsonView& config);
 int64_t num_labels_of(const JsonView& config);
+// Its activation is that of problem_type.
 ScoreRule read_score_rule(const JsonView& config);
+// Of a folder, where sentence-transformers may have written another one.
+ScoreRule read_score_rule(const std::string& folder);
 
 // The class that scores texts beside one that writes them: LlamaForCausalLM -> LlamaForSequenceClassification.
 std::string score_class_of(std::string_view architecture);

@@ -1,5 +1,6 @@
 // ContinuousEngine: adapters come and go between steps.
 #include <algorithm>
+#include <utility>
 
 #include "weft/serve/continuous_engine.h"
 
@@ -16,13 +17,21 @@ void ContinuousEngine::add_first_adapters() {
 }
 
 // Of this state, and of this name if there is one; null when there is none.
-ContinuousEngine::Adapter* ContinuousEngine::find_adapter(Adapter::State state, const std::string* name) {
+const ContinuousEngine::Adapter* ContinuousEngine::find_adapter(Adapter::State state, const std::string* name) const {
   const auto found = std::ranges::find_if(
       adapters_, [&](const Adapter& a) { return a.state == state && (!name || a.name == *name); });
   return found == adapters_.end() ? nullptr : &*found;
 }
 
-int32_t ContinuousEngine::adapter_number(const std::string& name) {
+ContinuousEngine::Adapter* ContinuousEngine::find_adapter(Adapter::State state, const std::string* name) {
+  return const_cast<Adapter*>(std::as_const(*this).find_adapter(state, name));
+}
+
+bool ContinuousEngine::has_other_news() const {
+  return find_adapter(Adapter::State::loading) || find_adapter(Adapter::State::leaving);
+}
+
+int32_t ContinuousEngine::adapter_number(const std::string& name) const {
   if (name.empty()) return 0;
   if (const Adapter* const adapter = find_adapter(Adapter::State::ready, &name)) return adapter->id;
   throw UsageError("there is no adapter {}", name);

@@ -62,8 +62,6 @@ std::function<void(std::span<const DraftTask>)> propose_draft_tokens(Draft* draf
   return {};
 }
 
-double seconds(Sequence::Clock::duration d) { return std::chrono::duration<double>(d).count(); }
-
 }  // namespace
 
 ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions& options)
@@ -88,104 +86,13 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
              .max_waiting = options.max_waiting,
              .labels = model.config().labels};
   add_first_adapters();
-  publish();
-}
-
-ContinuousEngine::~ContinuousEngine() { reject(std::move(incoming_), FinishReason::cancelled, ""); }
-
-void ContinuousEngine::reject(std::vector<SequencePtr> sequences, FinishReason reason, const std::string& error) {
-  for (const SequencePtr& s : sequences)
-    s->sink->on_finish({.reason = reason, .error = error, .usage = {.prompt_tokens = s->num_prompt}});
-}
-
-void ContinuousEngine::check_request(const Request& r) const {
-  if (r.prompt.empty()) throw UsageError("the prompt is empty, and at least one token is needed");
-  if (int64_t(r.prompt.size()) >= limits_.context)
-    throw UsageError("the prompt has {} tokens and the context here is {}: shorten it", r.prompt.size(),
-                     limits_.context);
-  for (const int32_t token : r.prompt) {
-    if (token < 0 || token >= limits_.vocab) throw UsageError("{} is no token of this model", token);
-  }
-  check_outputs(r, limits_);
-}
-
-void ContinuousEngine::check_open() const {
-  if (!failure_.empty()) throw Busy(failure_, kSoon);
-  if (is_draining_ || is_stopped_) throw Busy("the server is shutting down", kSoon);
-}
-
-RequestId ContinuousEngine::submit(Request request, std::unique_ptr<RequestSink> sink) {
-  check_request(request);
-  const std::lock_guard lock(mutex_);
-  check_open();
-  if (int64_t(num_open_) >= limits_.max_open()) throw Busy("the queue is full; try again soon", kSoon);
-  const int32_t adapter = adapter_number(request.adapter);
-  if (request.kind != Request::Kind::generate) request.max_tokens = 0;
-  request.max_tokens = std::min(request.max_tokens, limits_.context - int64_t(request.prompt.size()));
-  incoming_.push_back(std::make_unique<Sequence>(++last_id_, std::move(request), std::move(sink)));
-  incoming_.back()->adapter = adapter;
-  incoming_.back()->submitted = Clock::now();
-  ++num_open_;
-  changed_.notify_all();
-  return last_id_;
-}
-
-void ContinuousEngine::cancel(RequestId id) {
-  std::vector<SequencePtr> removed;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto at = std::find_if(incoming_.begin(), incoming_.end(), [&](const auto& s) { return s->id == id; });
-    if (at == incoming_.end()) {
-      cancelled_.push_back(id);
-      changed_.notify_all();
-      return;
-    }
-    removed.push_back(std::move(*at));
-    incoming_.erase(at);
-  }
-  reject(std::move(removed), FinishReason::cancelled, "");
-  finished(1);
-}
-
-EngineStats ContinuousEngine::stats() const {
-  const std::lock_guard lock(mutex_);
-  EngineStats stats = stats_;
-  stats.waiting += int64_t(incoming_.size());
-  return stats;
-}
-
-void ContinuousEngine::finished(size_t count) {
-  const std::lock_guard lock(mutex_);
-  num_open_ -= count;
-  changed_.notify_all();
-}
-
-void ContinuousEngine::drain(std::chrono::milliseconds patience) {
-  std::unique_lock lock(mutex_);
-  is_draining_ = true;
-  const auto is_idle = [&] { return num_open_ == 0; };
-  if (changed_.wait_for(lock, patience, is_idle)) return;
-  cancels_all_ = true;
-  std::vector<SequencePtr> rest = std::exchange(incoming_, {});
-  changed_.notify_all();
-  lock.unlock();
-  const size_t count = rest.size();
-  reject(std::move(rest), FinishReason::cancelled, "");
-  finished(count);
-  lock.lock();
-  changed_.wait(lock, is_idle);
-}
-
-void ContinuousEngine::stop() {
-  const std::lock_guard lock(mutex_);
-  is_stopped_ = true;
-  changed_.notify_all();
+  tell_stats();
 }
 
 void ContinuousEngine::run() {
   if (!is_driver()) return runner_.follow();
   try {
-    while (take()) step();
+    while (take_requests()) step();
   } catch (const std::exception& e) {
     end_all(FinishReason::error, e.what());
     throw;
@@ -195,31 +102,15 @@ void ContinuousEngine::run() {
 }
 
 // Waits until there is something to do; false when that is to stop.
-bool ContinuousEngine::take() {
-  std::vector<SequencePtr> arrived;
-  std::vector<RequestId> cancelled;
-  bool cancels_all = false;
-  {
-    std::unique_lock lock(mutex_);
-    const bool has_work = scheduler_.any() != nullptr;
-    const auto has_news = [&] {
-      return has_work || is_stopped_ || cancels_all_ || !incoming_.empty() || !cancelled_.empty() ||
-             find_adapter(Adapter::State::loading) || find_adapter(Adapter::State::leaving);
-    };
-    constexpr std::chrono::seconds kWhile(1);  // in which another rank may have failed
-    while (!changed_.wait_for(lock, kWhile, has_news)) model_.mesh().world().check_alive();
-    if (is_stopped_) return false;
-    arrived.swap(incoming_);
-    cancelled.swap(cancelled_);
-    cancels_all = std::exchange(cancels_all_, false);
-    stats_.waiting += int64_t(arrived.size());
-  }
-  if (!cancelled.empty() || cancels_all) settle();
+bool ContinuousEngine::take_requests() {
+  std::optional<News> news = MeshEngine::take(scheduler_.any() != nullptr, model_.mesh().world());
+  if (!news) return false;
+  if (!news->cancelled.empty() || news->cancels_all) settle();
   load_adapters();
-  for (SequencePtr& s : arrived) scheduler_.add(std::move(s));
-  for (const RequestId id : cancelled)
+  for (SequencePtr& s : news->arrived) scheduler_.add(std::move(s));
+  for (const RequestId id : news->cancelled)
     if (Sequence* s = scheduler_.find(id)) end(*s, {.reason = FinishReason::cancelled});
-  while (cancels_all && scheduler_.any()) end(*scheduler_.any(), {.reason = FinishReason::cancelled});
+  while (news->cancels_all && scheduler_.any()) end(*scheduler_.any(), {.reason = FinishReason::cancelled});
   return true;
 }
 
@@ -233,7 +124,7 @@ void ContinuousEngine::step() {
     std::swap(computed_, next_);
     if (!computed_.parts.empty()) go_on(logits);
   });
-  publish();
+  tell_stats();
   tell_ends();
   drop_adapters();
 }
@@ -287,7 +178,8 @@ void ContinuousEngine::answer() {
   if (choice_.has_logits()) {
     const auto now = Clock::now();
     if (!std::exchange(is_behind_, false))
-      cost_.learn(computed_.num_rows, seconds(now - std::max(computed_.began, answered_)));
+      cost_.learn(computed_.num_rows,
+                  std::chrono::duration<double>(now - std::max(computed_.began, answered_)).count());
     answered_ = now;
     for (size_t i = 0; i < parts.size(); ++i)
       if (parts[i].sequence) read(parts[i], choice_.of(i));
@@ -380,8 +272,7 @@ void ContinuousEngine::pool(Sequence& s, const StepPart& part, int64_t first_row
   const size_t width = hidden_.size() / size_t(part.num_wanted());
   s.pooled.resize(width);
   for (size_t begin = 0; begin < hidden_.size(); begin += width) {
-    ++s.num_pooled;
-    const double weight = s.request.pooling == Pooling::mean ? 1 : double(s.num_pooled);
+    const double weight = weight_of(s.request.pooling, s.num_pooled++, s.num_prompt);
     for (size_t i = 0; i < width; ++i) s.pooled[i] += weight * double(hidden_[begin + i]);
   }
 }
@@ -389,8 +280,7 @@ void ContinuousEngine::pool(Sequence& s, const StepPart& part, int64_t first_row
 // The hidden state of the last token, which has seen all of them, or their mean.
 void ContinuousEngine::embed(Sequence& s, int64_t row) {
   if (s.request.pools_all()) {
-    const auto count = double(s.num_prompt);
-    const double weights = s.request.pooling == Pooling::mean ? count : count * (count + 1) / 2;
+    const double weights = weights_of(s.request.pooling, s.num_prompt);
     vector_.clear();
     for (const double sum : s.pooled) vector_.push_back(float(sum / weights));
   } else {
@@ -424,46 +314,33 @@ void ContinuousEngine::score_prompt(Sequence& s, const StepPart& part, int64_t f
 }
 
 void ContinuousEngine::end(Sequence& s, Finish finish) {
-  const auto now = Clock::now();
-  finish.usage = {
-      .prompt_tokens = s.num_prompt, .cached_tokens = s.num_cached, .completion_tokens = s.num_completion};
-  const auto started = s.started.value_or(now), prefilled = s.prefilled.value_or(now);
-  finish.times = {.queued_s = seconds(started - s.submitted),
-                  .prefill_s = seconds(prefilled - started),
-                  .decode_s = seconds(now - prefilled)};
+  finish = finish_now(s, std::move(finish));
   drop_parts(s);
   ended_.push_back({scheduler_.remove(s), std::move(finish)});
 }
 
-void ContinuousEngine::publish() {
+void ContinuousEngine::tell_stats() {
   const BlockPool& pool = scheduler_.pool();
   totals_.running = scheduler_.num_running(), totals_.waiting = scheduler_.num_waiting();
   totals_.kv_blocks = pool.num_blocks(), totals_.kv_blocks_used = pool.num_used();
   totals_.kv_block_tokens = pool.block_tokens();
   totals_.kv_tokens_used = scheduler_.num_tokens_held();
   totals_.preemptions_total = scheduler_.num_preemptions();
-  const std::lock_guard lock(mutex_);
-  stats_ = totals_;
+  publish(totals_);
 }
 
 // Of a server that ends: nothing may stay open, and nothing more comes.
 void ContinuousEngine::end_all(FinishReason reason, const std::string& error) {
-  std::vector<SequencePtr> rest;
+  close(reason, error);
   std::deque<Adapter> adapters;
   {
     const std::lock_guard lock(mutex_);
-    is_stopped_ = true;
-    failure_ = error;
-    rest.swap(incoming_);
     adapters.swap(adapters_);
   }
   for (const Adapter& a : adapters)
     if (a.state == Adapter::State::loading) a.told(error.empty() ? "the server is shutting down" : error);
   while (Sequence* s = scheduler_.any()) end(*s, {.reason = reason, .error = error});
   computed_.parts.clear();
-  const size_t count = rest.size();
-  reject(std::move(rest), reason, error);
-  if (count > 0) finished(count);
   step();
 }
 

@@ -1,12 +1,10 @@
 // ContinuousEngine: many requests in every step, over a paged cache of keys and values, on any mesh of ranks.
 #pragma once
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 
 #include "weft/serve/draft.h"
-#include "weft/serve/engine.h"
+#include "weft/serve/mesh_engine.h"
 #include "weft/serve/mtp_draft.h"
 #include "weft/serve/step_choice.h"
 #include "weft/serve/step_cost.h"
@@ -49,33 +47,21 @@ inline RowFormat kv_format_of(const ContinuousOptions& o, const ForwardModel& mo
 // when it is the very token that is chosen in its place, so drafting changes nothing but the number of steps; this is
 // exact whatever the sampling. When a step fails on a model of one rank, its requests end with the error and the
 // others go on; on a mesh, and where layers beyond memory come no more, all end with it, and run() throws.
-class ContinuousEngine : public Engine {
+class ContinuousEngine : public MeshEngine {
  public:
   // Every rank of the model's mesh makes one with the same options and runs it. The model outlives the engine. Throws
   // UsageError for a mesh that cannot serve and for a cache without a block.
   ContinuousEngine(ForwardModel& model, const ContinuousOptions& options);
-  ~ContinuousEngine() override;
 
-  // Serves until stop(), on the thread that the model belongs to.
-  void run();
-
-  // All that follows is for the driver; on the others nothing is asked.
-  bool is_driver() const { return runner_.is_driver(); }
-  void stop();
+  void run() override;
+  bool is_driver() const override { return runner_.is_driver(); }
 
   // The context is the model's, or what the cache holds where that is less.
-  const EngineLimits& limits() const override { return limits_; }
   std::vector<std::string> adapters() const override;
   void load_adapter(const std::string& name, const std::string& folder, Told told) override;
   bool unload_adapter(const std::string& name) override;
-  RequestId submit(Request request, std::unique_ptr<RequestSink> sink) override;
-  void cancel(RequestId id) override;
-  EngineStats stats() const override;
-  void drain(std::chrono::milliseconds patience) override;
 
  private:
-  using Clock = Sequence::Clock;
-  using SequencePtr = std::unique_ptr<Sequence>;
   struct Ended {
     SequencePtr sequence;
     Finish finish;
@@ -88,15 +74,14 @@ class ContinuousEngine : public Engine {
     State state = State::ready;
     Told told = {};
   };
-  void check_request(const Request& request) const;
   void add_first_adapters();
   Adapter* find_adapter(Adapter::State state, const std::string* name = nullptr);
-  int32_t adapter_number(const std::string& name);
+  const Adapter* find_adapter(Adapter::State state, const std::string* name = nullptr) const;
+  int32_t adapter_number(const std::string& name) const override;
+  bool has_other_news() const override;
   void load_adapters();
   void drop_adapters();
-  static void reject(std::vector<SequencePtr> sequences, FinishReason reason, const std::string& error);
-  void finished(size_t count);
-  bool take();
+  bool take_requests();
   void step();
   void plan();
   Tensor compute();
@@ -115,9 +100,8 @@ class ContinuousEngine : public Engine {
   void weigh(Sequence& s, int64_t row);
   void score_prompt(Sequence& s, const StepPart& part, int64_t first_row);
   void end(Sequence& s, Finish finish);
-  void publish();
+  void tell_stats();
   void end_all(FinishReason reason, const std::string& error);
-  void check_open() const;  // with the lock; throws Busy where nothing more is taken
 
   ForwardModel& model_;
   const ContinuousOptions options_;
@@ -127,7 +111,6 @@ class ContinuousEngine : public Engine {
   Scheduler scheduler_;
   StepCost cost_;
   bool is_behind_ = false;  // a device may still be at a step before, since nobody waited for it
-  EngineLimits limits_;
 
   // Of the engine's thread.
   struct Step {
@@ -143,19 +126,9 @@ class ContinuousEngine : public Engine {
   std::vector<float> hidden_, vector_;
   EngineStats totals_;
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<SequencePtr> incoming_;
-  std::vector<RequestId> cancelled_;
-  RequestId last_id_ = 0;
+  // With the lock.
   std::deque<Adapter> adapters_;
   int32_t last_adapter_ = 0;
-  size_t num_open_ = 0;               // submitted and not told how they finished
-  static constexpr double kSoon = 1;  // seconds in which to ask again
-
-  bool is_draining_ = false, is_stopped_ = false, cancels_all_ = false;
-  std::string failure_;  // why it has ended, where that was a mistake
-  EngineStats stats_;    // as of the last step; `waiting` without those that are incoming
 };
 
 }  // namespace weft

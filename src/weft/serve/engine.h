@@ -34,7 +34,11 @@ struct EngineLimits {
   int64_t context = 0;      // prompt and answer together have at most so many tokens
   int64_t max_running = 0;  // requests in one step
   int64_t max_waiting = 0;  // requests in the queue beyond those that find a place in a step; one more is Busy
-  int64_t labels = 0;       // of a model that scores texts and writes none (ModelConfig::labels); 0: it writes texts
+  int64_t labels = 0;       // of a model that scores texts and writes none; 0: it makes no scores
+  bool is_encoder = false;  // it reads texts as wholes and writes none: the context holds one that has no answer
+
+  bool writes_texts() const { return labels == 0 && !is_encoder; }
+  int64_t most_prompt() const { return is_encoder ? context : context - 1; }  // else with a token of an answer
 
   int64_t max_open() const { return max_running + max_waiting; }
 };

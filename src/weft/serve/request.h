@@ -39,6 +39,7 @@ struct Request {
   Kind kind = Kind::generate;
   std::vector<int32_t> prompt;  // at least one token
   std::string adapter;          // empty: the model itself
+  int64_t second_text = 0;  // where the second of two texts begins, for models that tell them apart; 0: there is one
   // Of Kind::embed: how its vector is made of hidden states, and whether that is divided by its length.
   Pooling pooling = Pooling::last;
   bool normalises = true;

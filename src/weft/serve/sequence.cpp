@@ -37,12 +37,14 @@ void check_choice(Sampler& sampler, const Request& request, const SamplingPast& 
 }
 
 void check_outputs(const Request& request, const EngineLimits& limits) {
-  const bool scores_texts = limits.labels > 0, generates = request.kind == Request::Kind::generate;
-  if (scores_texts && generates)
-    throw Unsupported("this model scores texts and writes none: ask /classify, /v1/score or /v1/rerank");
+  const bool writes = limits.writes_texts(), generates = request.kind == Request::Kind::generate;
+  if (!writes && generates)
+    throw Unsupported("this model {} texts and writes none: ask {}",
+                      limits.labels > 0 ? "scores" : "makes vectors of",
+                      limits.labels > 0 ? "/classify, /v1/score or /v1/rerank" : "/v1/embeddings or /v1/rerank");
   for (const int32_t output : request.weighed)
-    if (output < 0 || output >= (scores_texts ? limits.labels : limits.vocab))
-      throw UsageError("{} is no {} of this model", output, scores_texts ? "label" : "token");
+    if (output < 0 || output >= (writes ? limits.vocab : limits.labels))
+      throw UsageError("{} is no {} of this model", output, writes ? "token" : "label");
   if (!generates || request.max_tokens == 0) return;
   std::vector<uint32_t> allowed;
   Sampler sampler(request.sampling);

@@ -36,6 +36,12 @@ struct EncodeOptions {
   bool continues = false;      // the text goes on where cut() divided a longer one
 };
 
+// What is put around two texts that a model reads as one.
+struct PairSurroundings {
+  std::vector<int32_t> before, between, after;
+  bool tells_apart = false;  // the model reads the second text, and what is behind it, as of another kind
+};
+
 // Undoes a tokenizer, one token after the other; belongs to one thread, and the tokenizer must outlive it.
 class TokenDecoder {
  public:
@@ -58,6 +64,8 @@ class Tokenizer {
   virtual std::optional<int32_t> end_of_document() const = 0;
   // What add_special puts before any text; not begin_of_document() where a tokenizer only has one.
   virtual std::span<const int32_t> before_text() const { return {}; }
+  virtual std::span<const int32_t> after_text() const { return {}; }  // the same behind it
+  virtual std::optional<PairSurroundings> around_pair() const { return std::nullopt; }
 
   // Appends the ids of `text`; throws EncodeError and leaves `ids` as it was.
   virtual void encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const = 0;

@@ -241,6 +241,12 @@ HWY_INLINE void activate(D d, hn::Vec<D> x, hn::Vec<D>& value, hn::Vec<D>& deriv
     hn::Vec<D> complement;
     value = sigmoid(d, x, complement);
     derivative = hn::Mul(value, complement);
+  } else if constexpr (kF == Activation::tanh) {
+    // 1 - tanh(x)^2 without the cancellation
+    hn::Vec<D> complement;
+    const auto s = sigmoid(d, hn::Add(x, x), complement);
+    value = tanh(d, x);
+    derivative = hn::Mul(hn::Mul(s, complement), hn::Set(d, 4.0f));
   } else if constexpr (kHasLimit<kF>) {
     const auto limit = hn::Set(d, kLimitOf<kF>);
     const auto is_beyond = hn::Gt(x, limit);  // what is no number stays
@@ -308,6 +314,7 @@ HWY_INLINE void with_activation(Activation f, Body&& body) {
     case Activation::swiglu_oai: return body(std::integral_constant<Activation, Activation::swiglu_oai>());
     case Activation::swiglu_clipped: return body(std::integral_constant<Activation, Activation::swiglu_clipped>());
     case Activation::sigmoid: return body(std::integral_constant<Activation, Activation::sigmoid>());
+    case Activation::tanh: return body(std::integral_constant<Activation, Activation::tanh>());
     case Activation::identity: return body(std::integral_constant<Activation, Activation::identity>());
   }
 }

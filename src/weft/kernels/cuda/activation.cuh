@@ -27,6 +27,7 @@ __device__ __forceinline__ float activate(Activation f, float x) {
       return held * sigmoid(held);
     }
     case Activation::sigmoid: return sigmoid(x);
+    case Activation::tanh: return tanhf(x);
     case Activation::identity: return x;
   }
   return 0;
@@ -62,6 +63,7 @@ __device__ __forceinline__ float activation_slope(Activation f, float x) {
       const float s = sigmoid(x);
       return s * (1 - s);
     }
+    case Activation::tanh: return 4 * sigmoid(2 * x) * sigmoid(-2 * x);  // 1 - tanh(x)^2
     case Activation::identity: return 1;
   }
   return 0;

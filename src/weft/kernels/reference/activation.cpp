@@ -35,6 +35,7 @@ double activate(Activation f, double x) {
     case Activation::swiglu_oai: return activate(Activation::gelu_quick, std::min(x, limit_of(f)));
     case Activation::swiglu_clipped: return activate(Activation::silu, std::min(x, limit_of(f)));
     case Activation::sigmoid: return sigmoid(x);
+    case Activation::tanh: return std::tanh(x);
     case Activation::identity: return x;
   }
   throw Error("activation number {} is unknown", int(f));
@@ -63,6 +64,7 @@ double activation_slope(Activation f, double x) {
     case Activation::swiglu_oai: return x > limit_of(f) ? 0 : activation_slope(Activation::gelu_quick, x);
     case Activation::swiglu_clipped: return x > limit_of(f) ? 0 : activation_slope(Activation::silu, x);
     case Activation::sigmoid: return sigmoid(x) * sigmoid(-x);
+    case Activation::tanh: return 4 * sigmoid(2 * x) * sigmoid(-2 * x);
     case Activation::identity: return 1;
   }
   throw Error("activation number {} is unknown", int(f));

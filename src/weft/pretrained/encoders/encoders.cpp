@@ -11,7 +11,7 @@ std::optional<EncoderKind> encoder_kind(const std::string& folder) {
   const JsonDocument config = read_config_json(folder);
   if (!config.root().is_object()) return {};
   const std::string type = config.root().string_or("model_type", "");
-  if (type == "bert") return EncoderKind::bert;
+  if (is_bert(config.root())) return EncoderKind::bert;
   if (type == "t5") return EncoderKind::t5;
   if (type == "vit") return EncoderKind::vit;
   if (type == "clip") return EncoderKind::clip;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "weft/base/json.h"
 #include "weft/models/bert.h"
 #include "weft/models/clip.h"
 #include "weft/models/t5.h"
@@ -13,10 +14,16 @@
 
 namespace weft {
 
+// bert: RoBERTa and DistilBERT, too.
 enum class EncoderKind : uint8_t { bert, t5, vit, clip };
 
 // What config.json says; nothing when it is none of them, or no such folder.
 std::optional<EncoderKind> encoder_kind(const std::string& folder);
+
+// Of config.json. Throws Error naming the key that is missing or out of range; whether there is a head for masked
+// tokens is seen where weights are.
+bool is_bert(const JsonView& config);
+BertConfig read_bert_config(const JsonView& config);
 
 // How a model runs: its weights are in `dtype`, and the layers are cut over the ranks of the mesh, or, without one,
 // are on this rank alone.

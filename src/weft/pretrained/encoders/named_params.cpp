@@ -27,8 +27,8 @@ std::string with_number(std::string_view pattern, std::string_view number) {
 }
 
 const StoredInfo* find(const StoredTensors& stored, std::string_view base, std::string_view name) {
-  if (const StoredInfo* info = stored.find(name)) return info;
-  return name.starts_with(base) ? stored.find(name.substr(base.size())) : nullptr;
+  const StoredInfo* const info = stored.find(name);
+  return info ? info : stored.find(std::string(base) + std::string(name));
 }
 
 std::vector<std::string> stored_names_of(std::string_view param, std::span<const EncoderName> rows) {
@@ -77,8 +77,9 @@ FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, 
   }
   for (const StoredInfo& info : stored.all()) {
     const bool is_ignored = std::ranges::any_of(names.ignored, [&](std::string_view pattern) {
-      return matches_pattern(info.name, pattern) ||
-             (pattern.starts_with(names.base) && matches_pattern(info.name, pattern.substr(names.base.size())));
+      std::string_view name = info.name;
+      if (name.starts_with(names.base)) name.remove_prefix(names.base.size());
+      return matches_pattern(name, pattern);
     });
     if (!used.contains(&info) && !is_ignored)
       throw Error("{}: tensor {} belongs to no part of the model that its configuration describes", stored.path(),

@@ -19,7 +19,7 @@ struct EncoderName {
 
 struct EncoderNames {
   std::vector<EncoderName> rows;
-  std::string_view base;                       // what stored names may lack: "bert."
+  std::string_view base;                       // what stored names may have before these: "bert."
   std::vector<std::string_view> ignored = {};  // patterns of tensors that say nothing
 };
 
@@ -34,7 +34,7 @@ FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, 
 void load_params(Context& context, const StoredTensors& stored, const FoundParams& found,
                  std::span<Param* const> params, DType dtype);
 
-// Whether some tensor is stored under this name or without the base.
+// Whether some tensor is stored under this name, with the base or without it.
 bool has_stored(const StoredTensors& stored, const EncoderNames& names, std::string_view name);
 
 }  // namespace weft

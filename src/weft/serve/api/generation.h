@@ -26,6 +26,7 @@ struct Plan {
   std::string model_name;  // as the client calls it
   std::string adapter;
   std::vector<std::vector<int32_t>> prompts;
+  std::vector<int64_t> second_texts;  // of each prompt, where the second of two texts begins; else none
 
   int64_t max_tokens = 16, min_tokens = 0;
   SamplingOptions sampling;

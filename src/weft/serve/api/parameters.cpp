@@ -203,6 +203,23 @@ void truncate_prompts(int64_t most, Plan& plan) {
   }
 }
 
+// Of an encoder: each text loses its end, but for what stands behind it.
+void cut_ends(int64_t most, Plan& plan) {
+  const bool are_pairs = !plan.second_texts.empty();
+  const auto behind = int64_t(are_pairs ? plan.model->relevance->around_pair()->after.size()
+                                        : plan.model->tokenizer->after_text().size());
+  for (size_t i = 0; i < plan.prompts.size(); ++i) {
+    std::vector<int32_t>& tokens = plan.prompts[i];
+    if (int64_t(tokens.size()) <= most) continue;
+    if (most - behind <= (are_pairs ? plan.second_texts[i] : 0))
+      throw ApiError(400,
+                     fmt::format("truncate_prompt_tokens: {} tokens leave nothing of {}", most,
+                                 are_pairs ? "the second text" : "the text"),
+                     {}, "truncate_prompt_tokens");
+    tokens.erase(tokens.begin() + (most - behind), tokens.end() - behind);
+  }
+}
+
 }  // namespace
 
 std::vector<int32_t> read_tokens(const JsonView& value, int64_t vocab) {
@@ -249,17 +266,19 @@ void read_parameters(const JsonView& body, std::string_view request, const ApiLi
 }
 
 void fit_to_context(const JsonView& body, const char* field, std::optional<int64_t> asked, Plan& plan) {
-  const int64_t context = plan.model->engine->limits().context;
+  const EngineLimits& limits = plan.model->engine->limits();
+  const int64_t context = limits.context;
   if (body.has("truncate_prompt_tokens")) {
     const int64_t most = body["truncate_prompt_tokens"].integer(-1, kMost);
     if (most == 0)
       throw ApiError(400, "truncate_prompt_tokens: write -1, or at least 1", {}, "truncate_prompt_tokens");
-    const int64_t fitting = std::max<int64_t>(1, context - std::max<int64_t>(1, asked.value_or(1)));
-    truncate_prompts(most < 0 ? fitting : most, plan);
+    const int64_t fitting = std::max<int64_t>(1, std::min(limits.most_prompt(), context - asked.value_or(1)));
+    const auto truncate = limits.is_encoder ? cut_ends : truncate_prompts;
+    truncate(most < 0 ? fitting : most, plan);
   }
   int64_t longest = 0;
   for (const auto& prompt : plan.prompts) longest = std::max(longest, int64_t(prompt.size()));
-  if (longest >= context)
+  if (longest > limits.most_prompt())
     throw ApiError(
         400,
         fmt::format("This model's maximum context length is {} tokens. However, your {} resulted in {} tokens: "

@@ -28,8 +28,23 @@ Relevance::Relevance(ChatTemplate chat, const Tokenizer& tokenizer, std::string_
 
 ChatTemplate Relevance::qwen3() { return ChatTemplate(kQwen3Template, "--reranker qwen3"); }
 
-std::string Relevance::prompt(const std::string& query, const std::string& document,
-                              const std::string& instruction) const {
+Relevance::Prompt Relevance::prompt(const Tokenizer& tokenizer, const std::string& query, const std::string& document,
+                                    const std::string& instruction) const {
+  if (!around_) return {.ids = tokenizer.encode(written(query, document, instruction), {})};
+  if (!instruction.empty())
+    throw UsageError("instruction: this model reads a query and a document alone: leave it out");
+  Prompt prompt{.ids = around_->before};
+  const auto add = [&](const std::vector<int32_t>& ids) {
+    prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
+  };
+  add(tokenizer.encode(query)), add(around_->between);
+  prompt.second_text = int64_t(prompt.ids.size());
+  add(tokenizer.encode(document)), add(around_->after);
+  return prompt;
+}
+
+std::string Relevance::written(const std::string& query, const std::string& document,
+                               const std::string& instruction) const {
   using nlohmann::ordered_json;
   ordered_json messages = ordered_json::array();
   const auto add = [&](const char* role, const std::string& content) {
@@ -38,13 +53,14 @@ std::string Relevance::prompt(const std::string& query, const std::string& docum
   if (!instruction.empty()) add("system", instruction);
   add("query", query), add("document", document);
   const auto text = [](const std::string& value) { return jinja::Value::from_json(ordered_json(value)); };
-  return chat_.render(
+  return chat_->render(
       {.messages = jinja::Value::from_json(messages),
        .add_generation_prompt = true,
        .variables = {{"query", text(query)}, {"document", text(document)}, {"instruction", text(instruction)}}});
 }
 
-double Relevance::score(std::span<const float> logits) {
+double Relevance::score(std::span<const float> logits) const {
+  if (activation_ == ScoreRule::Activation::none) return double(logits[0]);
   const float rest = logits.size() > 1 ? logits[1] : 0;
   return 1 / (1 + std::exp(double(rest - logits[0])));
 }

@@ -23,6 +23,7 @@ class VectorsJob {
       request.kind = weighed_.empty() ? Request::Kind::embed : Request::Kind::weigh;
       request.prompt = plan_.prompts[i];
       request.adapter = plan_.adapter;
+      if (tells_texts_apart()) request.second_text = plan_.second_texts[i];
       request.pooling = plan_.model->embedding.pooling;
       request.normalises = plan_.model->embedding.normalises;
       request.weighed = weighed_;
@@ -41,6 +42,10 @@ class VectorsJob {
   }
 
  private:
+  bool tells_texts_apart() const {
+    return !plan_.second_texts.empty() && plan_.model->relevance->around_pair()->tells_apart;
+  }
+
   class Sink : public RequestSink {
    public:
     Sink(std::shared_ptr<VectorsJob> job, size_t index) : job_(std::move(job)), index_(index) {}

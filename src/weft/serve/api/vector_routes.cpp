@@ -128,17 +128,21 @@ struct Pairs {
 
 // Of each pair one, where the model judges pairs; else of all first texts, then of all second ones.
 void add_prompts(const JsonView& body, const Pairs& pairs, Plan& plan) {
-  if (!plan.model->relevance && !plan.model->scores.labels.empty())
-    throw ApiError(400,
-                   fmt::format("{} scores texts, and how it reads a query and a document is not known: weft serve "
-                               "--reranker FILE says so",
-                               plan.model->name),
-                   {}, "model");
+  const auto refuse = [&](const std::string& why) {
+    throw ApiError(400, fmt::format("{} scores texts, and {}", plan.model->name, why), {}, "model");
+  };
+  if (const size_t labels = plan.model->scores.labels.size(); !plan.model->relevance && labels > 0) {
+    if (labels > 1) refuse(fmt::format("has {} labels: a model that judges pairs has one; ask /classify", labels));
+    refuse("how it reads a query and a document is not known: weft serve --reranker FILE says so");
+  }
   if (const Relevance* const relevance = plan.model->relevance.get()) {
     const std::string instruction = body.string_or("instruction", "");
-    for (size_t i = 0; i < pairs.second.size(); ++i)
-      plan.prompts.push_back(plan.model->tokenizer->encode(
-          relevance->prompt(pairs.first_of(i), pairs.second[i], instruction), {.add_special = false}));
+    for (size_t i = 0; i < pairs.second.size(); ++i) {
+      Relevance::Prompt prompt =
+          relevance->prompt(*plan.model->tokenizer, pairs.first_of(i), pairs.second[i], instruction);
+      plan.prompts.push_back(std::move(prompt.ids));
+      if (relevance->around_pair()) plan.second_texts.push_back(prompt.second_text);
+    }
     return;
   }
   const EmbeddingRule& rule = plan.model->embedding;
@@ -171,7 +175,8 @@ void answer_by_scores(const ExchangePointer& exchange, Plan plan, const Pairs& p
     return answer_by_logits(exchange, std::move(plan), std::move(tokens),
                             [reply = std::move(reply)](const Plan& done, const TextVectors& logits) -> http::Reply {
                               std::vector<double> scores;
-                              for (const std::vector<float>& one : logits) scores.push_back(Relevance::score(one));
+                              for (const std::vector<float>& one : logits)
+                                scores.push_back(done.model->relevance->score(one));
                               return {.body = to_json_text(reply(done, scores))};
                             });
   }

@@ -194,10 +194,10 @@ void name_fields(Io& io, Field<Io, SamplingOptions>& x) {
 // The constraint goes as a form beside the request.
 template <class Io>
 void name_fields(Io& io, Field<Io, Request>& x) {
-  auto& [kind, prompt, adapter, pooling, normalises, weighed, max_tokens, min_tokens, sampling, stop_tokens,
-         bad_words, constraint, logprobs, prompt_logprobs, priority, user] = x;
-  io(kind, prompt, adapter, pooling, normalises, weighed, max_tokens, min_tokens, sampling, stop_tokens, bad_words,
-     logprobs, prompt_logprobs, priority, user);
+  auto& [kind, prompt, adapter, second_text, pooling, normalises, weighed, max_tokens, min_tokens, sampling,
+         stop_tokens, bad_words, constraint, logprobs, prompt_logprobs, priority, user] = x;
+  io(kind, prompt, adapter, second_text, pooling, normalises, weighed, max_tokens, min_tokens, sampling, stop_tokens,
+     bad_words, logprobs, prompt_logprobs, priority, user);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, api::OutputForm>& x) {
@@ -208,8 +208,8 @@ void name_fields(Io& io, Field<Io, api::OutputForm>& x) {
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineLimits>& x) {
-  auto& [vocab, context, max_running, max_waiting, labels] = x;
-  io(vocab, context, max_running, max_waiting, labels);
+  auto& [vocab, context, max_running, max_waiting, labels, is_encoder] = x;
+  io(vocab, context, max_running, max_waiting, labels, is_encoder);
 }
 template <class Io>
 void name_fields(Io& io, Field<Io, EngineStats>& x) {

@@ -17,6 +17,7 @@ struct TokenizerParts {
   std::unique_ptr<SubwordModel> model;
   std::vector<AddedToken> added;
   std::vector<int32_t> before, after;  // a text, with EncodeOptions::add_special
+  std::optional<PairSurroundings> around_pair;
   DecodeSteps decoder;
   std::vector<std::pair<int32_t, std::string>> decoded_as;  // tokens whose text is not what they spell
   std::optional<int32_t> begin_of_document, end_of_document;
@@ -34,6 +35,8 @@ class PipelineTokenizer : public Tokenizer {
   std::optional<int32_t> begin_of_document() const override { return parts_.begin_of_document; }
   std::optional<int32_t> end_of_document() const override { return parts_.end_of_document; }
   std::span<const int32_t> before_text() const override { return parts_.before; }
+  std::span<const int32_t> after_text() const override { return parts_.after; }
+  std::optional<PairSurroundings> around_pair() const override { return parts_.around_pair; }
   void encode(std::string_view text, const EncodeOptions& options, std::vector<int32_t>& ids) const override;
   std::unique_ptr<TokenDecoder> start_decoding(bool keep_special) const override;
   std::string spelling(int32_t id) const override;

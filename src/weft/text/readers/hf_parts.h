@@ -29,9 +29,10 @@ DecodeSteps read_decoder(const Part& part);
 
 std::unique_ptr<SubwordModel> read_model(const Part& part);
 
-// What is put before and behind a single text.
+// What is put before and behind a single text, and around two.
 struct Surroundings {
   std::vector<int32_t> before, after;
+  std::optional<PairSurroundings> pair = {};
 };
 Surroundings read_post_processor(const Part& part);
 

@@ -1,4 +1,4 @@
-// Post-processors of tokenizer.json: for one text, all of them come down to ids before and behind it.
+// Post-processors of tokenizer.json: all of them come down to ids before and behind one text, and around two.
 #include "weft/base/error.h"
 #include "weft/text/limits.h"
 #include "weft/text/readers/hf_parts.h"
@@ -9,6 +9,37 @@ namespace {
 void append_special(const Part& part, const std::string& name, std::vector<int32_t>& ids) {
   const JsonView list = part.json.at("special_tokens").at(name).at("ids");
   for (int64_t i = 0; i < list.size(); ++i) ids.push_back(int32_t(list.at(i).integer(0, kMostTokens - 1)));
+}
+
+// Nothing where the second text comes first or the kinds of tokens are not those of models that read pairs.
+std::optional<PairSurroundings> read_pair(const Part& part) {
+  const JsonView list = part.json["pair"];
+  PairSurroundings around;
+  int texts = 0;
+  int64_t last_kind = 0;
+  for (int64_t i = 0; list.is_array() && i < list.size(); ++i) {
+    const JsonView item = list.at(i);
+    const bool is_special = item.has("SpecialToken");
+    const JsonView named = item.at(is_special ? "SpecialToken" : "Sequence");
+    const int64_t kind = named.integer_or("type_id", 0, 0, INT32_MAX);
+    if (is_special) {
+      append_special(part, named.at("id").string(),
+                     texts == 0   ? around.before
+                     : texts == 1 ? around.between
+                                  : around.after);
+    } else if (named.at("id").string() == (texts == 0 ? "A" : "B")) {
+      ++texts;
+    } else {
+      return {};
+    }
+    const bool is_second = texts == 2;
+    if (is_second && !is_special && kind < 2)
+      last_kind = kind;
+    else if (kind != (is_second ? last_kind : 0))
+      return {};
+  }
+  around.tells_apart = last_kind == 1;
+  return texts == 2 ? std::optional(around) : std::nullopt;
 }
 
 Surroundings read_template(const Part& part) {
@@ -29,6 +60,7 @@ Surroundings read_template(const Part& part) {
     has_text = true;
   }
   if (!has_text) throw Error("{}: {} has no place for the text", part.origin, list.path());
+  around.pair = read_pair(part);
   return around;
 }
 
@@ -44,10 +76,12 @@ Surroundings read_post_processor(const Part& part) {
     part.only({"processors"});
     const JsonView list = part.json.at("processors");
     Surroundings all;
+    int adding = 0;  // of two pairs' surroundings nobody says how they go together
     for (int64_t i = 0; i < list.size(); ++i) {
       const Surroundings one = read_post_processor({list.at(i), part.origin});
       all.before.insert(all.before.begin(), one.before.begin(), one.before.end());
       all.after.insert(all.after.end(), one.after.begin(), one.after.end());
+      if (!one.before.empty() || !one.after.empty() || one.pair) all.pair = ++adding == 1 ? one.pair : std::nullopt;
     }
     return all;
   }
@@ -57,7 +91,10 @@ Surroundings read_post_processor(const Part& part) {
   }
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     part.only({"sep", "cls", "trim_offsets", "add_prefix_space"});
-    return {{id_of_pair(part.json.at("cls"))}, {id_of_pair(part.json.at("sep"))}};
+    const int32_t first = id_of_pair(part.json.at("cls")), end = id_of_pair(part.json.at("sep"));
+    const bool is_bert = type == "BertProcessing";
+    const std::vector<int32_t> between(is_bert ? 1 : 2, end);
+    return {{first}, {end}, PairSurroundings{{first}, between, {end}, is_bert}};
   }
   part.refuse("post-processor");
 }

@@ -82,6 +82,7 @@ std::unique_ptr<Tokenizer> read_hf_tokenizer(std::string_view text, std::string_
   parts.end_of_document = control_token(parts, hints.end_of_document, placed(around.after, false));
   parts.before = std::move(around.before);
   parts.after = std::move(around.after);
+  parts.around_pair = std::move(around.pair);
   parts.decoder = hf::read_decoder(part("decoder"));
   parts.json = to_json(text, hints);
   return std::make_unique<PipelineTokenizer>(std::move(parts));

@@ -1,0 +1,218 @@
+// EncoderEngine: take what came, read the next texts, tell.
+#include "weft/serve/encoder_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/serve/unit_length.h"
+#include "weft/tensor/device_lost.h"
+#include "weft/tensor/host_access.h"
+#include "weft/tensor/wide_values.h"
+
+namespace weft {
+namespace {
+
+bool is_scored(const Sequence& s) { return s.request.kind == Request::Kind::weigh; }
+
+}  // namespace
+
+EncoderEngine::EncoderEngine(Bert& model, Context& context, const Mesh& mesh, const EncoderOptions& options)
+    : model_(model), context_(context), mesh_(mesh), options_(options) {
+  if (mesh.shape().dp() > 1)
+    throw UsageError("--mesh dp={}: each replica has an engine of its own, as weft serve gives it: leave dp out",
+                     mesh.shape().dp());
+  limits_ = {.vocab = model.config().vocab,
+             .context = std::min(options.context, model.config().context()),
+             .max_running = options.max_running,
+             .max_waiting = options.max_waiting,
+             .labels = model.config().labels,
+             .is_encoder = true};
+}
+
+void EncoderEngine::run() {
+  if (!is_driver()) return follow();
+  try {
+    while (take_requests()) step();
+  } catch (const std::exception& e) {
+    end_all(FinishReason::error, e.what());
+    throw;
+  }
+  end_all(FinishReason::cancelled, "");
+  std::vector<int32_t> nothing;
+  broadcast(nothing);  // the others stop
+}
+
+bool EncoderEngine::take_requests() {
+  std::optional<News> news = take(!waiting_.empty(), mesh_.world());
+  if (!news) return false;
+  for (SequencePtr& s : news->arrived) {
+    const auto behind = std::ranges::upper_bound(waiting_, s->request.priority, {},
+                                                 [](const SequencePtr& one) { return one->request.priority; });
+    waiting_.insert(behind, std::move(s));
+  }
+  const auto is_cancelled = [&](const SequencePtr& s) {
+    return news->cancels_all || std::ranges::find(news->cancelled, s->id) != news->cancelled.end();
+  };
+  for (SequencePtr& s : std::exchange(waiting_, {})) {
+    if (is_cancelled(s))
+      end(std::move(s), {.reason = FinishReason::cancelled});
+    else
+      waiting_.push_back(std::move(s));
+  }
+  tell_stats(0);
+  return true;
+}
+
+void EncoderEngine::step() {
+  std::vector<SequencePtr> texts;
+  int64_t rows = 0;
+  while (!waiting_.empty() && int64_t(texts.size()) < options_.max_running &&
+         (texts.empty() || rows + waiting_.front()->size() <= options_.tokens_per_step)) {
+    rows += waiting_.front()->size();
+    texts.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  if (texts.empty()) return;
+  tell_stats(texts.size());
+  Finish finish{.reason = FinishReason::stop};
+  const auto fail = [&](const std::string& error) { finish = {.reason = FinishReason::error, .error = error}; };
+  std::exception_ptr failure;
+  try {
+    compute(texts);
+    ++totals_.steps_total;
+  } catch (const Error& e) {
+    fail(e.what());
+    const bool goes_on = mesh_.world().size() == 1 && !dynamic_cast<const DeviceLost*>(&e);
+    if (!goes_on) failure = std::current_exception();
+  }
+  tell_stats(0);
+  for (SequencePtr& s : texts) end(std::move(s), finish);
+  if (failure) std::rethrow_exception(failure);
+}
+
+void EncoderEngine::compute(std::span<const SequencePtr> texts) {
+  TextRows rows = model_.no_texts();
+  const auto began = Clock::now();
+  for (const SequencePtr& s : texts) {
+    s->started = began;
+    rows.add(s->tokens, s->request.second_text);
+  }
+  send(rows, texts);
+  const Var hidden = model_.hidden(context_, rows);
+  const auto read = [&](const Tensor& t) {
+    const Tensor there = on_host_wide(t);
+    std::vector<double> values(size_t(there.numel()));
+    read_wide(there, values);
+    return values;
+  };
+  std::vector<double> states, scores;
+  if (std::ranges::any_of(texts, [](const SequencePtr& s) { return is_scored(*s); }))
+    scores = read(model_.scores(hidden, rows));
+  if (!std::ranges::all_of(texts, [](const SequencePtr& s) { return is_scored(*s); })) states = read(hidden.value);
+  const size_t width = size_t(model_.config().encoder.hidden), labels = size_t(model_.config().labels);
+  for (size_t i = 0, row = 0; i < texts.size(); row += texts[i++]->tokens.size()) {
+    Sequence& s = *texts[i];
+    s.prefilled = Clock::now();
+    totals_.prompt_tokens_total += s.num_prompt;
+    if (is_scored(s))
+      weigh(s, std::span(scores).subspan(i * labels, labels));
+    else
+      embed(s, std::span(states).subspan(row * width, s.tokens.size() * width));
+  }
+}
+
+Tensor EncoderEngine::on_host_wide(const Tensor& t) const {
+  if (t.dtype() == DType::f32 || t.dtype() == DType::f64) return on_host(context_.stream, t);
+  const Tensor wide = context_.empty(DType::f32, t.shape());
+  context_.kernels.convert(context_.stream, wide, t);
+  return on_host(context_.stream, wide);
+}
+
+void EncoderEngine::embed(Sequence& s, std::span<const double> rows) {
+  const size_t width = rows.size() / s.tokens.size();
+  std::vector<double> sums(width);
+  for (int64_t t = 0; t < s.num_prompt; ++t) {
+    const double weight = weight_of(s.request.pooling, t, s.num_prompt);
+    if (weight == 0) continue;
+    for (size_t i = 0; i < width; ++i) sums[i] += weight * rows[size_t(t) * width + i];
+  }
+  const double weights = weights_of(s.request.pooling, s.num_prompt);
+  vector_.clear();
+  for (const double sum : sums) vector_.push_back(float(sum / weights));
+  if (s.request.normalises) to_unit_length(vector_);
+  s.sink->on_vector(vector_);
+}
+
+void EncoderEngine::weigh(Sequence& s, std::span<const double> scores) {
+  vector_.clear();
+  for (const int32_t label : s.request.weighed) vector_.push_back(float(scores[size_t(label)]));
+  s.sink->on_vector(vector_);
+}
+
+void EncoderEngine::end(SequencePtr s, Finish finish) {
+  s->sink->on_finish(finish_now(*s, std::move(finish)));
+  s.reset();
+  finished(1);
+}
+
+// Of a server that ends: nothing may stay open, and nothing more comes.
+void EncoderEngine::end_all(FinishReason reason, const std::string& error) {
+  close(reason, error);
+  for (SequencePtr& s : std::exchange(waiting_, {})) end(std::move(s), {.reason = reason, .error = error});
+  tell_stats(0);
+}
+
+void EncoderEngine::tell_stats(size_t running) {
+  totals_.running = int64_t(running), totals_.waiting = int64_t(waiting_.size());
+  publish(totals_);
+}
+
+// ---- other ranks: numbers of a step, all in i32: how many there are; for each text its tokens' count and where the
+// second text begins; the tokens
+
+void EncoderEngine::send(const TextRows& rows, std::span<const SequencePtr> texts) {
+  if (mesh_.world().size() == 1) return;
+  std::vector<int32_t> words{int32_t(texts.size())};
+  for (const SequencePtr& s : texts) words.insert(words.end(), {int32_t(s->size()), int32_t(s->request.second_text)});
+  words.insert(words.end(), rows.ids(), rows.ids() + rows.num_rows());
+  broadcast(words);
+}
+
+void EncoderEngine::follow() {
+  for (;;) {
+    std::vector<int32_t> words;
+    broadcast(words);
+    if (words.empty()) return;
+    TextRows rows = model_.no_texts();
+    const auto texts = size_t(words[0]);
+    std::span<const int32_t> ids = std::span(words).subspan(1 + 2 * texts);
+    for (size_t i = 0; i < texts; ++i) {
+      const auto count = size_t(words[1 + 2 * i]);
+      rows.add(ids.first(count), words[2 + 2 * i]);
+      ids = ids.subspan(count);
+    }
+    model_.hidden(context_, rows);
+  }
+}
+
+// The driver's words, on every rank.
+void EncoderEngine::broadcast(std::vector<int32_t>& words) {
+  Communicator& world = mesh_.world();
+  if (world.size() == 1) return;
+  const int driver = mesh_.shape().driver();
+  Allocator& memory = context_.stream.host_memory();
+  const Tensor count = memory.empty(DType::i32, {1});
+  *count.data<int32_t>() = int32_t(words.size());
+  {
+    const Patience while_nothing_is_asked(world);
+    world.broadcast(count, driver);
+  }
+  words.resize(size_t(*count.data<int32_t>()));
+  if (words.empty()) return;
+  const Tensor all = memory.empty(DType::i32, {int64_t(words.size())});
+  std::ranges::copy(words, all.data<int32_t>());
+  world.broadcast(all, driver);
+  std::copy_n(all.data<int32_t>(), words.size(), words.begin());
+}
+
+}  // namespace weft

@@ -1,0 +1,190 @@
+// EncoderEngine: vectors and scores of texts as the model alone makes them, in any company, on any mesh.
+#include "weft/serve/encoder_engine.h"
+
+#include <cmath>
+#include <thread>
+
+#include "pretrained/golden_models.h"
+#include "pretrained/model_on_ranks.h"
+#include "serve/recorder.h"
+#include "support/message_of.h"
+#include "support/rank.h"
+#include "weft/comm/single/single.h"
+#include "weft/pretrained/encoders/encoders.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kVocab = 13;
+
+std::vector<int32_t> text_of(size_t i) {
+  std::vector<int32_t> ids;
+  for (size_t t = 0; t <= i % 9; ++t) ids.push_back(int32_t((i * 7 + t * t * 3) % kVocab));
+  return ids;
+}
+
+Request score_of(std::vector<int32_t> ids, int64_t second_text = 0) {
+  Request request;
+  request.kind = Request::Kind::weigh;
+  request.weighed = {0};
+  request.prompt = std::move(ids), request.second_text = second_text;
+  return request;
+}
+
+// Calls body(engine) beside an engine on every rank of a mesh.
+void with_encoder(const std::string& folder, const MeshShape& shape, const EncoderOptions& options,
+                  const std::function<void(EncoderEngine&)>& body) {
+  run_ranks(shape.size(), [&](Communicator& world) {
+    TestRank rank(cpu_kernels());
+    const Mesh mesh(world, shape);
+    const auto model = open_bert(rank.context, folder, {DType::f32, &mesh});
+    EncoderEngine engine(*model, rank.context, mesh, options);
+    if (!engine.is_driver()) return engine.run();
+    std::thread thread([&] {
+      body(engine);
+      engine.stop();
+    });
+    engine.run();
+    thread.join();
+  });
+}
+
+class EncoderEngineTest : public testing::TestWithParam<MeshShape> {
+ protected:
+  const GoldenModel scored_{"bert_scores", "golden_encoders"};
+};
+INSTANTIATE_TEST_SUITE_P(Meshes, EncoderEngineTest,
+                         testing::Values(MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2},
+                                         MeshShape{.pp = 2, .tp = 2}),
+                         [](const auto& test) { return name_of_mesh(test.param); });
+
+TEST_P(EncoderEngineTest, GivesWhatTheModelGives) {
+  with_encoder(scored_.path(), GetParam(), {.context = 16}, [&](EncoderEngine& engine) {
+    EXPECT_EQ(engine.limits().context, 16);
+    EXPECT_EQ(engine.limits().labels, 1);
+    const Heard scored = ask(engine, score_of(scored_.ids(), scored_.number_or("second_text", 0))).get();
+    ASSERT_EQ(scored.embedding.size(), 1u);
+    EXPECT_NEAR(double(scored.embedding[0]), scored_.logits()[0][0], kSingle);
+    EXPECT_EQ(scored.finish.usage.prompt_tokens, int64_t(scored_.ids().size()));
+    const auto hidden = scored_.rows("hidden");
+    for (const Pooling pooling : {Pooling::last, Pooling::first, Pooling::mean, Pooling::weighted_mean}) {
+      Request request = embedding_of(scored_.ids(), pooling);
+      request.second_text = scored_.number_or("second_text", 0), request.normalises = false;
+      const Heard heard = ask(engine, std::move(request)).get();
+      ASSERT_EQ(heard.embedding.size(), hidden[0].size());
+      for (size_t i = 0; i < hidden[0].size(); ++i) {
+        double sum = 0, weights = 0;
+        for (size_t t = 0; t < hidden.size(); ++t) {
+          const double weight = pooling == Pooling::last    ? double(t + 1 == hidden.size())
+                                : pooling == Pooling::first ? double(t == 0)
+                                : pooling == Pooling::mean  ? 1
+                                                            : double(t + 1);
+          sum += weight * hidden[t][i], weights += weight;
+        }
+        EXPECT_NEAR(double(heard.embedding[i]), sum / weights, kSingle) << name_of(pooling) << " " << i;
+      }
+    }
+  });
+}
+
+// Bit by bit, whatever the steps.
+TEST_P(EncoderEngineTest, CompanyChangesNothing) {
+  constexpr size_t kTexts = 40;
+  std::vector<std::vector<float>> alone;
+  for (const EncoderOptions& options :
+       {EncoderOptions{.context = 16, .max_running = 1}, EncoderOptions{.context = 16, .tokens_per_step = 1},
+        EncoderOptions{.context = 16, .tokens_per_step = 20}, EncoderOptions{.context = 16}}) {
+    with_encoder(scored_.path(), GetParam(), options, [&](EncoderEngine& engine) {
+      std::vector<std::future<Heard>> asked;
+      for (size_t i = 0; i < kTexts; ++i)
+        asked.push_back(ask(engine, i % 2 == 0 ? embedding_of(text_of(i), Pooling::mean) : score_of(text_of(i))));
+      for (size_t i = 0; i < kTexts; ++i) {
+        const Heard heard = asked[i].get();
+        EXPECT_EQ(heard.finish.reason, FinishReason::stop) << heard.finish.error;
+        if (alone.size() == i) alone.push_back(heard.embedding);
+        EXPECT_EQ(heard.embedding, alone[i]) << i;
+      }
+      const EngineStats stats = engine.stats();
+      EXPECT_EQ(stats.running, 0);
+      EXPECT_EQ(stats.waiting, 0);
+      EXPECT_EQ(stats.steps_total >= int64_t(kTexts), options.max_running == 1 || options.tokens_per_step == 1);
+    });
+  }
+}
+
+TEST_P(EncoderEngineTest, EndsWhatIsOpen) {
+  std::vector<std::future<Heard>> asked;
+  with_encoder(scored_.path(), GetParam(), {.context = 16, .max_running = 1}, [&](EncoderEngine& engine) {
+    for (size_t i = 0; i < 60; ++i) asked.push_back(ask(engine, embedding_of(text_of(i))));
+    engine.drain(std::chrono::milliseconds(0));
+    EXPECT_THROW(ask(engine, embedding_of({1})), Busy);
+  });
+  for (auto& one : asked) {
+    const Heard heard = one.get();
+    EXPECT_TRUE(heard.finish.reason == FinishReason::stop || heard.finish.reason == FinishReason::cancelled);
+    EXPECT_EQ(heard.embedding.empty(), heard.finish.reason == FinishReason::cancelled);
+  }
+}
+
+// The first text is under way or waits; those behind it are told in the order of their priorities.
+TEST(EncoderEngineOrderTest, SmallerPrioritiesComeFirst) {
+  const GoldenModel golden("bert", "golden_encoders");
+  TestRank rank(cpu_kernels());
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  const auto model = open_bert(rank.context, golden.path(), {DType::f32, &mesh});
+  EncoderEngine engine(*model, rank.context, mesh, {.context = 16, .max_running = 1});
+  std::vector<int32_t> order;
+  struct Sink : RequestSink {
+    Sink(std::vector<int32_t>& its_order, int32_t its_number) : order(its_order), number(its_number) {}
+    void on_tokens(std::span<const TokenEvent>) override {}
+    void on_finish(const Finish& finish) override {
+      order.push_back(finish.reason == FinishReason::stop ? number : -number);
+    }
+    std::vector<int32_t>& order;
+    int32_t number;
+  };
+  RequestId cancelled = 0;
+  for (const int32_t number : {1, 2, 3, 4, 5}) {
+    Request request = embedding_of({1, 2, number});
+    request.priority = number == 4 ? -1 : number == 1 ? 7 : 0;
+    const RequestId id = engine.submit(std::move(request), std::make_unique<Sink>(order, number));
+    if (number == 3) cancelled = id;
+  }
+  engine.cancel(cancelled);
+  std::thread thread([&] {
+    engine.drain(std::chrono::seconds(20));
+    engine.stop();
+  });
+  engine.run();
+  thread.join();
+  EXPECT_EQ(order, (std::vector<int32_t>{-3, 4, 2, 5, 1}));
+}
+
+TEST(EncoderEngineRequestsTest, NameWhatIsWrong) {
+  const GoldenModel golden("bert", "golden_encoders");
+  TestRank rank(cpu_kernels());
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  const auto model = open_bert(rank.context, golden.path(), {DType::f32, &mesh});
+  EncoderEngine engine(*model, rank.context, mesh, {.context = 4, .max_running = 1, .max_waiting = 1});
+  const auto why = [&](Request request) { return message_of([&] { ask(engine, std::move(request)); }); };
+  EXPECT_NE(why(greedy({1}, 4)).find("/v1/embeddings"), std::string::npos);
+  EXPECT_NE(why(embedding_of({})).find("empty"), std::string::npos);
+  EXPECT_NE(why(embedding_of({1, 13})).find("13 is no token"), std::string::npos);
+  EXPECT_NE(why(embedding_of({1, 2, 3, 4, 5})).find("5 tokens and the context here is 4"), std::string::npos);
+  EXPECT_NE(why(score_of({1})).find("0 is no label"), std::string::npos);
+  Request adapted = embedding_of({1});
+  adapted.adapter = "poet";
+  EXPECT_NE(why(std::move(adapted)).find("no adapter poet"), std::string::npos);
+  EXPECT_THROW(engine.load_adapter("poet", "/nowhere", [](const std::string&) {}), Unsupported);
+  auto first = ask(engine, embedding_of({1, 2, 3, 4})), second = ask(engine, embedding_of({1}));
+  EXPECT_NE(why(embedding_of({1})).find("queue is full"), std::string::npos);
+  engine.stop();
+  engine.run();
+  EXPECT_EQ(first.get().finish.reason, FinishReason::cancelled);
+  EXPECT_EQ(second.get().finish.reason, FinishReason::cancelled);
+}
+
+}  // namespace
+}  // namespace weft
