@@ -43,7 +43,7 @@ Results results_of_bert(Context& context, Bert& bert, const GoldenModel& golden)
 
 class BertTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, BertTest,
-                         testing::Values("bert", "roberta", "distilbert", "bert_scores", "roberta_scores",
+                         testing::Values("bert", "roberta", "mpnet", "distilbert", "bert_scores", "roberta_scores",
                                          "distilbert_scores"),
                          [](const auto& test) { return std::string(test.param); });
 
@@ -189,7 +189,7 @@ class CutEncodersTest : public testing::TestWithParam<CutCase> {};
 
 std::vector<CutCase> cut_cases() {
   std::vector<CutCase> all;
-  for (const char* model : {"bert", "roberta_scores", "distilbert", "vit", "clip", "t5", "flan_t5"}) {
+  for (const char* model : {"bert", "roberta_scores", "mpnet", "distilbert", "vit", "clip", "t5", "flan_t5"}) {
     for (const int tp : {2, 3, 4}) all.push_back({model, {.tp = tp}});
     for (const int tp : {1, 2}) all.push_back({model, {.pp = 2, .tp = tp}});
     all.push_back({model, {.pp = 2, .shard = 2}});

@@ -21,6 +21,8 @@ Bert::Bert(const BertConfig& c, const Partition& partition, const Stages& stages
       positions_("position.weight", Placement(Shape{c.positions, c.encoder.hidden}), Init::normal(0.02f)),
       kinds_("kind.weight", Placement(Shape{c.kinds, c.encoder.hidden}), Init::normal(0.02f)),
       embedding_norm_("embedding_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
+      distances_("distances.weight", Placement(Shape{c.distances.buckets, c.encoder.heads}), Init::normal(0.02f)),
+      heads_(partition.tensor.cut(c.encoder.heads)),
       encoder_("", encoder_config(c.encoder), partition, stages, head_parameters(c)),
       transform_("transform", {.in = c.encoder.hidden, .out = c.encoder.hidden, .has_bias = true}),
       transform_norm_("transform_norm", Placement(Shape{c.encoder.hidden}), norm_config(encoder_config(c.encoder))),
@@ -29,7 +31,11 @@ Bert::Bert(const BertConfig& c, const Partition& partition, const Stages& stages
       score_("score", {.in = c.encoder.hidden, .out = c.labels, .has_bias = true}) {}
 
 Var Bert::hidden(Context& context, const TextRows& texts) {
-  return encoder_(context, texts.pass(), [&] {
+  Pass pass = texts.pass();
+  if (has_distances())
+    pass.attention.bias =
+        spread_buckets(context, config_.distances, distances_.value).slice_rows(heads_.begin, heads_.count);
+  return encoder_(context, pass, [&] {
     Var x = apply(context, EmbeddingOp{tokens_, &positions_, texts.ids(), texts.positions(), texts.num_rows()});
     if (config_.kinds > 0)
       x = x + apply(context, EmbeddingOp{kinds_, nullptr, texts.kinds(), texts.positions(), texts.num_rows()});

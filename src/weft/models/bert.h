@@ -1,21 +1,23 @@
 // Bert: texts to what becomes of their tokens, to the scores of what may stand at each of their places, or to scores
 // of the texts. Forward only. Sources: Devlin et al., "BERT", 2019; Liu et al., "RoBERTa", 2019; Conneau et al.,
-// "XLM-R", 2020; Sanh et al., "DistilBERT", 2019.
+// "XLM-R", 2020; Sanh et al., "DistilBERT", 2019; Song et al., "MPNet", 2020.
 #pragma once
 #include "weft/models/encoder.h"
 #include "weft/models/text_rows.h"
+#include "weft/nn/distance_attention.h"
 
 namespace weft {
 
 struct BertConfig {
   EncoderShape encoder;  // norms of sums
   int64_t vocab = 0;
-  int64_t positions = 0;                 // rows of their table, ...
-  int64_t first_position = 0;            // ... of which the first are no text's
-  int64_t kinds = 2;                     // of text, such as question and answer; 0: the model tells none apart
-  bool has_head = true;                  // for masked tokens
-  int64_t labels = 0;                    // scores of a text; 0: it has none
-  Activation pooler = Activation::tanh;  // of what they are made of
+  int64_t positions = 0;                       // rows of their table, ...
+  int64_t first_position = 0;                  // ... of which the first are no text's
+  int64_t kinds = 2;                           // of text, such as question and answer; 0: the model tells none apart
+  DistanceBuckets distances = {.buckets = 0};  // what scores of attention know of tokens' distances; 0: nothing
+  bool has_head = true;                        // for masked tokens
+  int64_t labels = 0;                          // scores of a text; 0: it has none
+  Activation pooler = Activation::tanh;        // of what they are made of
   int64_t context() const { return positions - first_position; }
 };
 
@@ -43,6 +45,7 @@ class Bert {
       if (config_.kinds > 0) visit(kinds_);
       embedding_norm_.each_param(visit);
     }
+    if (has_distances()) visit(distances_);
     encoder_.each_param(visit);
     if (has_head) {
       transform_.each_param(visit);
@@ -53,10 +56,14 @@ class Bert {
   }
 
  private:
+  bool has_distances() const { return config_.distances.buckets > 0 && encoder_.num_layers() > 0; }
+
   BertConfig config_;
   Stages stages_;
   Param tokens_, positions_, kinds_;  // [V, H], [positions, H], [kinds, H]
   Norm embedding_norm_;
+  Param distances_;  // [buckets, heads], of all layers
+  Cut heads_;        // that this rank computes
   Encoder encoder_;
   Linear transform_;
   Norm transform_norm_;

@@ -22,6 +22,8 @@ class Encoder {
   // read.
   Var operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin);
 
+  int64_t num_layers() const { return int64_t(blocks_.size()); }  // of this stage
+
   void each_param(auto&& visit) {
     for (const auto& block : blocks_) block->each_param(visit);
   }

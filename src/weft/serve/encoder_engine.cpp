@@ -75,15 +75,14 @@ void EncoderEngine::step() {
   if (texts.empty()) return;
   tell_stats(texts.size());
   Finish finish{.reason = FinishReason::stop};
-  const auto fail = [&](const std::string& error) { finish = {.reason = FinishReason::error, .error = error}; };
   std::exception_ptr failure;
   try {
     compute(texts);
     ++totals_.steps_total;
-  } catch (const Error& e) {
-    fail(e.what());
-    const bool goes_on = mesh_.world().size() == 1 && !dynamic_cast<const DeviceLost*>(&e);
-    if (!goes_on) failure = std::current_exception();
+  } catch (const std::exception& e) {
+    finish = {.reason = FinishReason::error, .error = e.what()};
+    const bool is_of_these = dynamic_cast<const Error*>(&e) && !dynamic_cast<const DeviceLost*>(&e);
+    if (!is_of_these || mesh_.world().size() > 1) failure = std::current_exception();
   }
   tell_stats(0);
   for (SequencePtr& s : texts) end(std::move(s), finish);

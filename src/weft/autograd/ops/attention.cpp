@@ -79,6 +79,7 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
     return y;
   }
   if (plan.cache && rule.values_in_keys > 0) return attend_to_kept_keys(context), y;
+  check(!plan.bias || !context.tape, "attention with a bias by distance has no gradients");
   if (context.tape || sinks) lse = context.empty(Context::wide(q.dtype()), {q.dim(1), q.dim(0)});
   AttentionSpan whole;
   if (plan.cache) {
@@ -94,6 +95,7 @@ Tensor AttentionOp::forward(Context& context, const Tensor& q_in, const Tensor& 
                                              .v = v,
                                              .shape = shape,
                                              .dropout = dropout,
+                                             .bias = plan.bias,
                                              .key_bits = selection.key_bits});
   sinks.join(context, y, lse);
   return y;

@@ -83,6 +83,7 @@ struct AttentionPlan {
   int num_spans = 0;
   KvCache* cache = nullptr;          // null while training; with a cache there is one sequence, which continues it
   const PagedPlan* paged = nullptr;  // many sequences whose past lies in a PagedCache; instead of spans and cache
+  Tensor bias = {};  // by distance, of the heads that are computed, see AttentionArgs; with spans, and forward only
 };
 
 // q[T, N, D] -> y[T, N, value D] of sequences whose keys and values lie in blocks. selected: as of paged_attention.

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-// bert: RoBERTa and DistilBERT, too.
+// bert: RoBERTa, MPNet and DistilBERT, too.
 enum class EncoderKind : uint8_t { bert, t5, vit, clip };
 
 // What config.json says; nothing when it is none of them, or no such folder.

@@ -1,4 +1,4 @@
-// BERT and what its kind became, RoBERTa and DistilBERT, as Hugging Face saves them.
+// BERT and what its kind became, RoBERTa, MPNet and DistilBERT, as Hugging Face saves them.
 #include <algorithm>
 
 #include "weft/pretrained/encoders/layer_fields.h"
@@ -57,6 +57,27 @@ const EncoderNames kRobertaNames{
     .base = "roberta.",
     .ignored = {"lm_head.decoder.weight", "lm_head.decoder.bias", "pooler.*", "embeddings.position_ids"}};
 
+const EncoderNames kMpnetNames{
+    .rows = {{"embedding.weight", "embeddings.word_embeddings.weight"},
+             {"position.weight", "embeddings.position_embeddings.weight"},
+             {"embedding_norm", "embeddings.LayerNorm"},
+             {"distances.weight", "encoder.relative_attention_bias.weight"},
+             {"layers.#.attention.query", "encoder.layer.#.attention.attn.q"},
+             {"layers.#.attention.key", "encoder.layer.#.attention.attn.k"},
+             {"layers.#.attention.value", "encoder.layer.#.attention.attn.v"},
+             {"layers.#.attention.output", "encoder.layer.#.attention.attn.o"},
+             {"layers.#.attention_post_norm", "encoder.layer.#.attention.LayerNorm"},
+             {"layers.#.mlp.up", "encoder.layer.#.intermediate.dense"},
+             {"layers.#.mlp.down", "encoder.layer.#.output.dense"},
+             {"layers.#.mlp_post_norm", "encoder.layer.#.output.LayerNorm"},
+             {"transform", "lm_head.dense"},
+             {"transform_norm", "lm_head.layer_norm"},
+             {"head.bias", "lm_head.bias"},
+             {"pooler", "classifier.dense"},
+             {"score", "classifier.out_proj"}},
+    .base = "mpnet.",
+    .ignored = {"lm_head.decoder.weight", "lm_head.decoder.bias", "pooler.*", "embeddings.position_ids"}};
+
 const EncoderNames kDistilBertNames{.rows = {{"embedding.weight", "embeddings.word_embeddings.weight"},
                                              {"position.weight", "embeddings.position_embeddings.weight"},
                                              {"embedding_norm", "embeddings.LayerNorm"},
@@ -93,6 +114,14 @@ void read_roberta_fields(HfFields& f, BertConfig& c) {
   if (c.context() < 1) f.refuse("max_position_embeddings", "no position is left behind that of pad_token_id");
 }
 
+void read_mpnet_fields(HfFields& f, BertConfig& c) {
+  read_roberta_fields(f, c);
+  c.kinds = 0;
+  c.distances = {};
+  if (f.has("relative_attention_num_buckets"))  // the library has as many, whatever it says
+    f.only("relative_attention_num_buckets", c.distances.buckets);
+}
+
 void read_distilbert_fields(HfFields& f, BertConfig& c) {
   EncoderShape& s = c.encoder;
   f.size("n_layers", s.layers, 6);
@@ -115,6 +144,7 @@ const BertFamily kFamilies[] = {{"bert", &kBertNames, read_bert_fields, "cls.pre
                                 {"roberta", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
                                 {"xlm-roberta", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
                                 {"camembert", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
+                                {"mpnet", &kMpnetNames, read_mpnet_fields, "lm_head.dense.weight"},
                                 {"distilbert", &kDistilBertNames, read_distilbert_fields, "vocab_transform.weight"}};
 
 const BertFamily* find_family(const JsonView& config) {
