@@ -2,6 +2,7 @@
 #include "weft/serve/encoder_engine.h"
 
 #include <cmath>
+#include <new>
 #include <thread>
 
 #include "pretrained/golden_models.h"
@@ -11,6 +12,7 @@
 #include "support/rank.h"
 #include "weft/comm/single/single.h"
 #include "weft/pretrained/encoders/encoders.h"
+#include "weft/tensor/device_lost.h"
 
 namespace weft {
 namespace {
@@ -159,6 +161,86 @@ TEST(EncoderEngineOrderTest, SmallerPrioritiesComeFirst) {
   engine.run();
   thread.join();
   EXPECT_EQ(order, (std::vector<int32_t>{-3, 4, 2, 5, 1}));
+}
+
+// Of a table whose attention fails at the given calls, from 1.
+std::function<void(Stream&, const AttentionArgs&)> fails_at;
+
+Kernels failing_kernels() {
+  Kernels kernels = cpu_kernels();
+  kernels.attention = [](Stream& stream, const AttentionArgs& args) {
+    fails_at(stream, args);
+    cpu_kernels().attention(stream, args);
+  };
+  return kernels;
+}
+
+TEST(EncoderEngineFailureTest, AFailedStepEndsItsTextsAlone) {
+  const GoldenModel golden("bert", "golden_encoders");
+  const Kernels kernels = failing_kernels();
+  TestRank rank(kernels);
+  const auto alone = make_single_communicator();
+  const Mesh mesh(*alone, {});
+  const auto model = open_bert(rank.context, golden.path(), {DType::f32, &mesh});
+  EncoderEngine engine(*model, rank.context, mesh, {.context = 16, .max_running = 2});
+  int calls = 0;
+  fails_at = [&](Stream&, const AttentionArgs&) {
+    if (++calls == 1) throw Error("the step failed");
+  };
+  std::vector<std::future<Heard>> asked;
+  for (const int32_t id : {1, 2, 3}) asked.push_back(ask(engine, embedding_of({id})));
+  std::thread thread([&] {
+    engine.drain(std::chrono::seconds(20));
+    engine.stop();
+  });
+  engine.run();
+  thread.join();
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const Heard heard = asked[i].get();
+    EXPECT_EQ(heard.finish.reason, i < 2 ? FinishReason::error : FinishReason::stop) << i;
+    EXPECT_EQ(heard.finish.error, i < 2 ? "the step failed" : "");
+  }
+}
+
+// A device that is lost, or memory that is not there, ends the engine.
+TEST(EncoderEngineFailureTest, NothingComesOfTheRestWhereNothingGoesOn) {
+  const GoldenModel golden("bert", "golden_encoders");
+  for (const bool is_lost : {true, false}) {
+    const Kernels kernels = failing_kernels();
+    TestRank rank(kernels);
+    const auto alone = make_single_communicator();
+    const Mesh mesh(*alone, {});
+    const auto model = open_bert(rank.context, golden.path(), {DType::f32, &mesh});
+    EncoderEngine engine(*model, rank.context, mesh, {.context = 16, .max_running = 1});
+    fails_at = [&](Stream&, const AttentionArgs&) {
+      if (is_lost) throw DeviceLost("an illegal address");
+      throw std::bad_alloc();
+    };
+    auto one = ask(engine, embedding_of({1})), two = ask(engine, embedding_of({2}));
+    EXPECT_THROW(engine.run(), std::exception);
+    EXPECT_EQ(one.get().finish.reason, FinishReason::error);
+    EXPECT_EQ(two.get().finish.reason, FinishReason::error);
+    EXPECT_THROW(ask(engine, embedding_of({3})), Busy);
+  }
+}
+
+TEST(EncoderEngineFailureTest, AFailureOnAMeshEndsEverything) {
+  const GoldenModel golden("bert", "golden_encoders");
+  std::future<Heard> one;
+  fails_at = [](Stream&, const AttentionArgs&) { throw Error("the step failed"); };
+  const auto run = [&] {
+    run_ranks(2, [&](Communicator& world) {
+      const Kernels kernels = world.rank() == 1 ? failing_kernels() : cpu_kernels();
+      TestRank rank(kernels);
+      const Mesh mesh(world, {.tp = 2});
+      const auto model = open_bert(rank.context, golden.path(), {DType::f32, &mesh});
+      EncoderEngine engine(*model, rank.context, mesh, {.context = 16});
+      if (engine.is_driver()) one = ask(engine, embedding_of({1, 2}));
+      engine.run();
+    });
+  };
+  EXPECT_NE(message_of([&] { run(); }).find("the step failed"), std::string::npos);
+  EXPECT_EQ(one.get().finish.reason, FinishReason::error);
 }
 
 TEST(EncoderEngineRequestsTest, NameWhatIsWrong) {

@@ -194,6 +194,8 @@ TEST(RerankApiTest, AnEncoderReadsTwoTexts) {
   EXPECT_EQ(server.ask("/v1/rerank", request)["results"][0]["relevance_score"], 7.0);
   request["instruction"] = "Be strict";
   EXPECT_EQ(server.post("/v1/rerank", request).status, 400);
+  setup.around_pair.reset();
+  EXPECT_NE(TestServer(setup).post("/v1/rerank", request).body.find("how it reads two texts"), std::string::npos);
 }
 
 TEST(RelevanceTest, WritesWhatQwen3RerankerReads) {

@@ -89,19 +89,6 @@ ContinuousEngine::ContinuousEngine(ForwardModel& model, const ContinuousOptions&
   tell_stats();
 }
 
-void ContinuousEngine::run() {
-  if (!is_driver()) return runner_.follow();
-  try {
-    while (take_requests()) step();
-  } catch (const std::exception& e) {
-    end_all(FinishReason::error, e.what());
-    throw;
-  }
-  end_all(FinishReason::cancelled, "");
-  runner_.stop();
-}
-
-// Waits until there is something to do; false when that is to stop.
 bool ContinuousEngine::take_requests() {
   std::optional<News> news = MeshEngine::take(scheduler_.any() != nullptr, model_.mesh().world());
   if (!news) return false;

@@ -53,7 +53,6 @@ class ContinuousEngine : public MeshEngine {
   // UsageError for a mesh that cannot serve and for a cache without a block.
   ContinuousEngine(ForwardModel& model, const ContinuousOptions& options);
 
-  void run() override;
   bool is_driver() const override { return runner_.is_driver(); }
 
   // The context is the model's, or what the cache holds where that is less.
@@ -81,8 +80,10 @@ class ContinuousEngine : public MeshEngine {
   bool has_other_news() const override;
   void load_adapters();
   void drop_adapters();
-  bool take_requests();
-  void step();
+  bool take_requests() override;
+  void step() override;
+  void follow() override { runner_.follow(); }
+  void stop_others() override { runner_.stop(); }
   void plan();
   Tensor compute();
   void go_on(const Tensor& logits);
@@ -101,7 +102,7 @@ class ContinuousEngine : public MeshEngine {
   void score_prompt(Sequence& s, const StepPart& part, int64_t first_row);
   void end(Sequence& s, Finish finish);
   void tell_stats();
-  void end_all(FinishReason reason, const std::string& error);
+  void end_all(FinishReason reason, const std::string& error) override;
 
   ForwardModel& model_;
   const ContinuousOptions options_;

@@ -29,19 +29,6 @@ EncoderEngine::EncoderEngine(Bert& model, Context& context, const Mesh& mesh, co
              .is_encoder = true};
 }
 
-void EncoderEngine::run() {
-  if (!is_driver()) return follow();
-  try {
-    while (take_requests()) step();
-  } catch (const std::exception& e) {
-    end_all(FinishReason::error, e.what());
-    throw;
-  }
-  end_all(FinishReason::cancelled, "");
-  std::vector<int32_t> nothing;
-  broadcast(nothing);  // the others stop
-}
-
 bool EncoderEngine::take_requests() {
   std::optional<News> news = take(!waiting_.empty(), mesh_.world());
   if (!news) return false;
@@ -175,6 +162,11 @@ void EncoderEngine::send(const TextRows& rows, std::span<const SequencePtr> text
   for (const SequencePtr& s : texts) words.insert(words.end(), {int32_t(s->size()), int32_t(s->request.second_text)});
   words.insert(words.end(), rows.ids(), rows.ids() + rows.num_rows());
   broadcast(words);
+}
+
+void EncoderEngine::stop_others() {
+  std::vector<int32_t> nothing;
+  broadcast(nothing);
 }
 
 void EncoderEngine::follow() {

@@ -24,21 +24,21 @@ class EncoderEngine : public MeshEngine {
   // UsageError for a mesh with replicas: each has an engine of its own.
   EncoderEngine(Bert& model, Context& context, const Mesh& mesh, const EncoderOptions& options);
 
-  void run() override;
   bool is_driver() const override { return mesh_.is_driver(); }
 
  private:
-  bool take_requests();
-  void step();
+  bool take_requests() override;
+  void step() override;
   void compute(std::span<const SequencePtr> texts);
   void embed(Sequence& s, std::span<const double> states);  // [tokens, H]
   void weigh(Sequence& s, std::span<const double> scores);  // [labels]
   Tensor on_host_wide(const Tensor& t) const;
   void end(SequencePtr s, Finish finish);
-  void end_all(FinishReason reason, const std::string& error);
+  void end_all(FinishReason reason, const std::string& error) override;
   void tell_stats(size_t running);
 
-  void follow();
+  void follow() override;
+  void stop_others() override;
   void send(const TextRows& rows, std::span<const SequencePtr> texts);
   void broadcast(std::vector<int32_t>& words);
 

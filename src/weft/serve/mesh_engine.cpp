@@ -97,6 +97,18 @@ void MeshEngine::stop() {
   changed_.notify_all();
 }
 
+void MeshEngine::run() {
+  if (!is_driver()) return follow();
+  try {
+    while (take_requests()) step();
+  } catch (const std::exception& e) {
+    end_all(FinishReason::error, e.what());
+    throw;
+  }
+  end_all(FinishReason::cancelled, "");
+  stop_others();
+}
+
 std::optional<MeshEngine::News> MeshEngine::take(bool has_work, Communicator& world) {
   News news;
   std::unique_lock lock(mutex_);

@@ -16,7 +16,7 @@ class MeshEngine : public Engine {
 
   // Serves until stop(), on the thread that the model belongs to, on every rank. Throws why it failed, when all
   // requests were told.
-  virtual void run() = 0;
+  void run();
 
   // All that follows is for the driver; on the others nothing is asked.
   virtual bool is_driver() const = 0;
@@ -59,7 +59,17 @@ class MeshEngine : public Engine {
   std::condition_variable changed_;
   std::vector<SequencePtr> incoming_;
 
+  // Of an engine that ends: what close() says, and the same of all that was taken.
+  virtual void end_all(FinishReason reason, const std::string& error) = 0;
+
  private:
+  // Waits for news and takes them; false when the engine is to stop.
+  virtual bool take_requests() = 0;
+  virtual void step() = 0;
+  // On the other ranks: computes what the driver's steps say, until stop_others().
+  virtual void follow() = 0;
+  virtual void stop_others() = 0;
+
   void check_request(const Request& request) const;
 
   static constexpr double kSoon = 1;  // seconds in which to ask again

@@ -24,7 +24,7 @@ JsonDocument read_if_there(const std::string& folder, const char* name) {
 int64_t limit_in(const std::string& folder, const char* file, const char* key, int64_t otherwise) {
   const JsonDocument json = read_if_there(folder, file);
   const double number = json.root().number_or(key, double(otherwise));
-  if (!(number >= 1)) throw Error("{}: {} is {}, and no text is so short", file, key, number);
+  if (!(number >= 1)) throw Error("{}: {} is {}, and no text is so short", json.root().source(), key, number);
   return number < double(otherwise) ? int64_t(number) : otherwise;
 }
 

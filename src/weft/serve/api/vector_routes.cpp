@@ -133,6 +133,7 @@ void add_prompts(const JsonView& body, const Pairs& pairs, Plan& plan) {
   };
   if (const size_t labels = plan.model->scores.labels.size(); !plan.model->relevance && labels > 0) {
     if (labels > 1) refuse(fmt::format("has {} labels: a model that judges pairs has one; ask /classify", labels));
+    if (plan.model->engine->limits().is_encoder) refuse("its tokenizer.json does not say how it reads two texts");
     refuse("how it reads a query and a document is not known: weft serve --reranker FILE says so");
   }
   if (const Relevance* const relevance = plan.model->relevance.get()) {
