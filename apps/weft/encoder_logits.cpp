@@ -1,9 +1,9 @@
 // EncoderLogits: inputs of texts and images.
 #include "encoder_logits.h"
 
+#include "weft/autograd/floats_on_host.h"
 #include "weft/base/file.h"
 #include "weft/base/json.h"
-#include "weft/tensor/host_access.h"
 
 namespace weft::app {
 namespace {
@@ -39,14 +39,9 @@ std::vector<int32_t> read_ids(const std::string& text, const char* option, int64
 nlohmann::json rows_of(Context& context, const Tensor& t) {
   nlohmann::json rows = nlohmann::json::array();
   if (!t) return rows;
-  Tensor wide = t;
-  if (t.dtype() != DType::f32) {
-    wide = context.empty(DType::f32, t.shape());
-    context.kernels.convert(context.stream, wide, t);
-  }
-  wide = on_host(context.stream, wide);
-  for (int64_t i = 0; i < wide.dim(0); ++i)
-    rows.push_back(std::span<const float>(wide.data<float>() + i * wide.dim(1), size_t(wide.dim(1))));
+  const Tensor floats = floats_on_host(context, t);
+  for (int64_t i = 0; i < t.dim(0); ++i)
+    rows.push_back(std::span<const float>(floats.data<float>() + i * t.dim(1), size_t(t.dim(1))));
   return rows;
 }
 

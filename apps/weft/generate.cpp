@@ -5,9 +5,9 @@
 #include "command.h"
 #include "forward_ranks.h"
 #include "sampling_flags.h"
+#include "weft/autograd/floats_on_host.h"
 #include "weft/base/file.h"
 #include "weft/serve/generator.h"
-#include "weft/tensor/host_access.h"
 #include "weft/text/tokenizer_files.h"
 
 namespace weft::app {
@@ -106,13 +106,11 @@ void generate_by_t5(const GenerateCommand& o, const std::string& prompt, Context
   const auto begin = std::chrono::steady_clock::now();
   T5::Writing writing(*t5, context, t5->encode(context, ids), o.generate.max_tokens + 1);
   Sampler sampler(o.sampling.over({}));  // every rank of the last stage has the same logits, and chooses the same
-  const Tensor wide = context.empty(DType::f32, {1, c.vocab});
   int32_t token = c.first_token;
   std::vector<int32_t> written;
   for (int64_t made = 0; made < o.generate.max_tokens; ++made) {
     if (const Tensor logits = writing.logits({&token, 1})) {
-      context.kernels.convert(context.stream, wide, logits);
-      const Tensor here = on_host(context.stream, wide);
+      const Tensor here = floats_on_host(context, logits);
       token = sampler.choose({here.data<float>(), size_t(c.vocab)}, uint64_t(writing.length()), {.answer = written});
     }
     token = t5->stages().share(context, token);

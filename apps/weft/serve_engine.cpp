@@ -246,8 +246,18 @@ void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSourc
   });
 }
 
+// Of options that mean nothing to an encoder.
+void check_encoder_options(const EngineOptions& o) {
+  const auto refuse = [&](bool is_given, const char* option, const char* what) {
+    if (is_given) throw UsageError("{}: {} is an encoder, which {}: leave it out", option, o.forward.model, what);
+  };
+  refuse(!o.draft.empty(), "--draft", "writes no texts");
+  refuse(!o.adapters.empty(), "--lora", "runs without adapters");
+  refuse(!o.adapter_folder.empty(), "--lora-dir", "runs without adapters");
+}
+
+// Its options were checked where its texts were opened.
 void serve_encoder(const EngineOptions& o, const OnDriver& on_driver) {
-  check_encoder_options(o);
   const TextEncoderSource source(o.forward.model);
   const EncoderOptions options{.context = source.context(),
                                .tokens_per_step = o.engine.tokens_per_step,
@@ -320,15 +330,6 @@ void require_own_draft(const ModelConfig& config, const std::string& model) {
 }
 
 bool is_text_encoder(const std::string& model) { return encoder_kind(model) == EncoderKind::bert; }
-
-void check_encoder_options(const EngineOptions& o) {
-  const auto refuse = [&](bool is_given, const char* option, const char* what) {
-    if (is_given) throw UsageError("{}: {} is an encoder, which {}: leave it out", option, o.forward.model, what);
-  };
-  refuse(!o.draft.empty(), "--draft", "writes no texts");
-  refuse(!o.adapters.empty(), "--lora", "runs without adapters");
-  refuse(!o.adapter_folder.empty(), "--lora-dir", "runs without adapters");
-}
 
 void run_engine(const EngineOptions& options, const OnDriver& on_driver) {
   if (is_text_encoder(options.forward.model)) return serve_encoder(options, on_driver);

@@ -43,8 +43,6 @@ std::pair<std::string, std::string> split_name(const char* option, const std::st
 
 // Whether a folder holds an encoder of texts, which makes vectors and scores of them.
 bool is_text_encoder(const std::string& model);
-// Throws UsageError for options that mean nothing to one.
-void check_encoder_options(const EngineOptions& options);
 
 // What the API needs of a model beside an engine.
 class ModelText {

@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "weft/autograd/floats_on_host.h"
 #include "weft/serve/unit_length.h"
 #include "weft/tensor/device_lost.h"
-#include "weft/tensor/host_access.h"
-#include "weft/tensor/wide_values.h"
 
 namespace weft {
 namespace {
@@ -85,42 +84,29 @@ void EncoderEngine::compute(std::span<const SequencePtr> texts) {
   }
   send(rows, texts);
   const Var hidden = model_.hidden(context_, rows);
-  const auto read = [&](const Tensor& t) {
-    const Tensor there = on_host_wide(t);
-    std::vector<double> values(size_t(there.numel()));
-    read_wide(there, values);
-    return values;
-  };
-  std::vector<double> states, scores;
-  if (std::ranges::any_of(texts, [](const SequencePtr& s) { return is_scored(*s); }))
-    scores = read(model_.scores(hidden, rows));
-  if (!std::ranges::all_of(texts, [](const SequencePtr& s) { return is_scored(*s); })) states = read(hidden.value);
-  const size_t width = size_t(model_.config().encoder.hidden), labels = size_t(model_.config().labels);
-  for (size_t i = 0, row = 0; i < texts.size(); row += texts[i++]->tokens.size()) {
-    Sequence& s = *texts[i];
+  const auto scored = [](const SequencePtr& s) { return is_scored(*s); };
+  Tensor states, scores;
+  if (std::ranges::any_of(texts, scored)) scores = floats_on_host(context_, model_.scores(hidden, rows));
+  if (!std::ranges::all_of(texts, scored)) states = floats_on_host(context_, hidden.value);
+  const int64_t width = model_.config().encoder.hidden, labels = model_.config().labels;
+  for (int64_t i = 0, row = 0; i < int64_t(texts.size()); row += texts[size_t(i++)]->num_prompt) {
+    Sequence& s = *texts[size_t(i)];
     s.prefilled = Clock::now();
     totals_.prompt_tokens_total += s.num_prompt;
     if (is_scored(s))
-      weigh(s, std::span(scores).subspan(i * labels, labels));
+      weigh(s, {scores.data<float>() + i * labels, size_t(labels)});
     else
-      embed(s, std::span(states).subspan(row * width, s.tokens.size() * width));
+      embed(s, {states.data<float>() + row * width, size_t(s.num_prompt * width)});
   }
 }
 
-Tensor EncoderEngine::on_host_wide(const Tensor& t) const {
-  if (t.dtype() == DType::f32 || t.dtype() == DType::f64) return on_host(context_.stream, t);
-  const Tensor wide = context_.empty(DType::f32, t.shape());
-  context_.kernels.convert(context_.stream, wide, t);
-  return on_host(context_.stream, wide);
-}
-
-void EncoderEngine::embed(Sequence& s, std::span<const double> rows) {
+void EncoderEngine::embed(Sequence& s, std::span<const float> rows) {
   const size_t width = rows.size() / s.tokens.size();
   std::vector<double> sums(width);
   for (int64_t t = 0; t < s.num_prompt; ++t) {
     const double weight = weight_of(s.request.pooling, t, s.num_prompt);
     if (weight == 0) continue;
-    for (size_t i = 0; i < width; ++i) sums[i] += weight * rows[size_t(t) * width + i];
+    for (size_t i = 0; i < width; ++i) sums[i] += weight * double(rows[size_t(t) * width + i]);
   }
   const double weights = weights_of(s.request.pooling, s.num_prompt);
   vector_.clear();
@@ -129,9 +115,9 @@ void EncoderEngine::embed(Sequence& s, std::span<const double> rows) {
   s.sink->on_vector(vector_);
 }
 
-void EncoderEngine::weigh(Sequence& s, std::span<const double> scores) {
+void EncoderEngine::weigh(Sequence& s, std::span<const float> scores) {
   vector_.clear();
-  for (const int32_t label : s.request.weighed) vector_.push_back(float(scores[size_t(label)]));
+  for (const int32_t label : s.request.weighed) vector_.push_back(scores[size_t(label)]);
   s.sink->on_vector(vector_);
 }
 

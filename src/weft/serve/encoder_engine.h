@@ -30,9 +30,8 @@ class EncoderEngine : public MeshEngine {
   bool take_requests() override;
   void step() override;
   void compute(std::span<const SequencePtr> texts);
-  void embed(Sequence& s, std::span<const double> states);  // [tokens, H]
-  void weigh(Sequence& s, std::span<const double> scores);  // [labels]
-  Tensor on_host_wide(const Tensor& t) const;
+  void embed(Sequence& s, std::span<const float> states);  // [tokens, H]
+  void weigh(Sequence& s, std::span<const float> scores);  // [labels]
   void end(SequencePtr s, Finish finish);
   void end_all(FinishReason reason, const std::string& error) override;
   void tell_stats(size_t running);

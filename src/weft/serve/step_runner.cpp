@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "weft/autograd/floats_on_host.h"
 #include "weft/base/ceil_div.h"
-#include "weft/tensor/host_access.h"
 
 namespace weft {
 
@@ -127,10 +127,8 @@ Tensor StepRunner::predict(std::span<const int32_t> from, const Tensor& found) {
 
 void StepRunner::hidden(int64_t first, int64_t count, std::vector<float>& states) const {
   Context& context = model_.context();
-  const Tensor wide = context.empty(DType::f32, {count, model_.config().hidden});
-  context.kernels.convert(context.stream, wide, model_.chosen_hidden().slice_rows(first, count));
-  states.resize(size_t(wide.numel()));
-  std::copy_n(on_host(context.stream, wide).data<float>(), states.size(), states.begin());
+  const Tensor floats = floats_on_host(context, model_.chosen_hidden().slice_rows(first, count));
+  states.assign(floats.data<float>(), floats.data<float>() + floats.numel());
 }
 
 void StepRunner::stop() {
