@@ -1,4 +1,4 @@
-// BERT, T5, ViT and CLIP give what Hugging Face's library gives, from its own files.
+// BERT and its kind, T5, ViT and CLIP give what Hugging Face's library gives, from its own files.
 #include "weft/pretrained/encoders/encoders.h"
 
 #include <set>
@@ -43,8 +43,9 @@ Results results_of_bert(Context& context, Bert& bert, const GoldenModel& golden)
 
 class BertTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, BertTest,
-                         testing::Values("bert", "roberta", "mpnet", "distilbert", "bert_scores", "roberta_scores",
-                                         "distilbert_scores"),
+                         testing::Values("bert", "roberta", "mpnet", "distilbert", "modernbert", "nomic_bert",
+                                         "bert_scores", "roberta_scores", "distilbert_scores", "modernbert_scores",
+                                         "nomic_bert_scores"),
                          [](const auto& test) { return std::string(test.param); });
 
 TEST_P(BertTest, ReadsAText) {
@@ -189,7 +190,8 @@ class CutEncodersTest : public testing::TestWithParam<CutCase> {};
 
 std::vector<CutCase> cut_cases() {
   std::vector<CutCase> all;
-  for (const char* model : {"bert", "roberta_scores", "mpnet", "distilbert", "vit", "clip", "t5", "flan_t5"}) {
+  for (const char* model : {"bert", "roberta_scores", "mpnet", "distilbert", "modernbert", "modernbert_scores",
+                            "nomic_bert", "vit", "clip", "t5", "flan_t5"}) {
     for (const int tp : {2, 3, 4}) all.push_back({model, {.tp = tp}});
     for (const int tp : {1, 2}) all.push_back({model, {.pp = 2, .tp = tp}});
     all.push_back({model, {.pp = 2, .shard = 2}});

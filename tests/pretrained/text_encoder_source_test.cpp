@@ -27,7 +27,7 @@ TEST(TextEncoderSourceTest, TakesMeansWhereNoFileSaysOtherwise) {
 
 TEST(TextEncoderSourceTest, CountsPositionsBehindThatOfPadding) {
   const TextEncoderSource source(GoldenModel("roberta_scores", "golden_encoders").path());
-  EXPECT_EQ(source.config().positions, 18);
+  EXPECT_EQ(source.config().encoder.positions, 18);
   EXPECT_EQ(source.context(), 16);
   EXPECT_EQ(source.score_rule().labels, (std::vector<std::string>{"c0", "c1", "c2"}));
 }

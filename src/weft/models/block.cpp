@@ -206,7 +206,7 @@ Block::Block(const std::string& name, int layer, const ModelConfig& c, const Rop
   const bool has_post = has_norms_behind_ || kind_ == BlockKind::of_sums;
   const bool has_pre = kind_ != BlockKind::post && kind_ != BlockKind::of_sums;
   const bool has_mixer = c.has_mixer(layer), has_mlp = c.has_mlp(layer);
-  if (has_pre && has_mixer) make_norm(attention_norm_, ".attention_norm");
+  if (has_pre && has_mixer && (c.first_norm || layer > 0)) make_norm(attention_norm_, ".attention_norm");
   if (has_post) make_norm(attention_post_norm_, ".attention_post_norm");
   if (c.is_recurrent(layer) && c.state_rule == StateKind::convolution)
     conv_.emplace(name + ".state", layer, conv_config(c), partition);
@@ -292,7 +292,7 @@ Residual Block::both_parts(const Residual& in, const Pass& pass, RecomputePolicy
         const auto [sums, row_of_sums, gates_of_sums, mix_of_sums] = mlp_streams_->read(sum);
         return {write_streams(sums, mlp((*mlp_norm_)(row_of_sums)), gates_of_sums, mix_of_sums)};
       }
-      const auto [residual, normed] = attention_norm_->branch(in);
+      const auto [residual, normed] = attention_norm_ ? attention_norm_->branch(in) : std::array{in.sum(), in.sum()};
       const auto [sum, normed_sum] = mlp_norm_->add(given(residual), attention(normed));
       return {sum, mlp(normed_sum)};
     }

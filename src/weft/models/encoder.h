@@ -12,15 +12,16 @@ namespace weft {
 // Whether a token sees those behind it is the pass's: its spans say so.
 class Encoder {
  public:
-  // Of the configuration counts what a layer is; its positions are the caller's. Each stage has some of the layers.
+  // Of the configuration counts what a layer is, and how it turns by positions; learned ones are the caller's. Each
+  // stage has some of the layers.
   // head_parameters: of what the last stage computes for every token behind them.
   Encoder(const std::string& name, const ModelConfig& config, const Partition& partition, const Stages& stages,
           int64_t head_parameters);
   Encoder(const Encoder&) = delete;
 
   // What comes of the layers, on the last stage; an empty Var on the others. begin: on the first stage, what they
-  // read.
-  Var operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin);
+  // read. local: the pass of local layers, where there are any.
+  Var operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin, const Pass* local = nullptr);
 
   int64_t num_layers() const { return int64_t(blocks_.size()); }  // of this stage
 
@@ -31,16 +32,27 @@ class Encoder {
  private:
   ModelConfig config_;
   Stages stages_;
-  RopeTables no_rope_;
+  LayerRange mine_;
+  RopeTables rope_;
+  bool has_tables_ = false;
   std::vector<std::unique_ptr<Block>> blocks_;
 };
 
-// The configuration of a layer with biases, LayerNorms and a feed-forward part without a gate; complete.
+// The configuration of a layer with LayerNorms; complete.
 struct EncoderShape {
   int64_t layers = 0, hidden = 0, heads = 0, ffn = 0;
   Activation activation = Activation::gelu;
+  bool is_gated = false;
+  bool has_biases = true, has_norm_biases = true;  // in projections, and in norms
   float norm_eps = 1e-5f;
   BlockKind block = BlockKind::pre;
+  bool first_norm = true;  // see ModelConfig
+  // Of rotary positions; 0: there are none.
+  double rope_theta = 0, local_rope_theta = 0;
+  int64_t positions = 1;
+  // Tokens of local layers see so many before them and as many behind them; 0: no layer is local.
+  int64_t reach = 0;
+  std::vector<int64_t> global_layers;  // the others
 };
 ModelConfig encoder_config(const EncoderShape& shape);
 

@@ -79,6 +79,7 @@ struct ModelConfig {
   int64_t context = 0;  // the longest sequence; 0: the recipe's seq_len
   bool tie_embeddings = false;
   bool embedding_norm = false;  // what the embedding gives is normalised, as parts of layers read it
+  bool first_norm = true;       // false: attention of the first layer, which is `pre`, reads its input as it is
   bool head_bias = false;       // of logits; `bias` does not mean it
   // Above 0: in place of logits of tokens, the model makes so many scores of a text of what its last token is left
   // at, by a head of its own, which is not tied and has neither a bias, a scale nor a cap. A reward has one.

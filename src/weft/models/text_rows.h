@@ -10,8 +10,10 @@ namespace weft {
 // It outlives the passes made of it.
 class TextRows {
  public:
-  // first_position: of each text's first token. tells_apart: whether second texts are of another kind.
-  TextRows(int64_t first_position, bool tells_apart) : first_position_(first_position), tells_apart_(tells_apart) {}
+  // first_position: of each text's first token. tells_apart: whether second texts are of another kind. reach: of
+  // local layers, see EncoderShape; 0: there are none.
+  TextRows(int64_t first_position, bool tells_apart, int64_t reach = 0)
+      : first_position_(first_position), tells_apart_(tells_apart), reach_(reach) {}
   TextRows(const TextRows&) = delete;
 
   // At least one token. second_text: where the second of two texts begins among them; 0: there is one.
@@ -19,19 +21,29 @@ class TextRows {
 
   int64_t num_rows() const { return int64_t(ids_.size()); }
   int64_t num_texts() const { return int64_t(spans_.size()); }
-  Pass pass() const;
+  Pass pass() const { return pass_of(spans_); }
+  Pass local_pass() const { return pass_of(local_spans_); }  // its rule has window_of(reach)
   // Of each row.
   const int32_t* ids() const { return ids_.data(); }
   const int32_t* positions() const { return positions_.data(); }
   const int32_t* kinds() const { return kinds_.data(); }  // 0 or, of a second text, 1
-  // Of each text, the row of its first token.
+  const int32_t* texts() const { return texts_.data(); }  // which text it is of
+  // Of each text, the row of its first token, and how many it has.
   std::span<const int32_t> firsts() const { return firsts_; }
+  int64_t num_tokens(int64_t text) const { return spans_[size_t(text)].q_end - spans_[size_t(text)].q_begin; }
 
  private:
+  void add_local_spans(const AttentionSpan& text);
+  Pass pass_of(const std::vector<AttentionSpan>& spans) const;
+
   int64_t first_position_;
   bool tells_apart_;
-  std::vector<int32_t> ids_, positions_, kinds_, firsts_;
-  std::vector<AttentionSpan> spans_;
+  int64_t reach_;
+  std::vector<int32_t> ids_, positions_, kinds_, texts_, firsts_;
+  std::vector<AttentionSpan> spans_, local_spans_;
 };
+
+// Of attention that reaches so many tokens to both sides.
+constexpr int64_t window_of(int64_t reach) { return 2 * reach + 1; }
 
 }  // namespace weft

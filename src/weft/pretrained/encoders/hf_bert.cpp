@@ -1,4 +1,4 @@
-// BERT and what its kind became, RoBERTa, MPNet and DistilBERT, as Hugging Face saves them.
+// BERT and what its kind became, RoBERTa, MPNet, DistilBERT, NomicBERT and ModernBERT, as Hugging Face saves them.
 #include <algorithm>
 
 #include "weft/pretrained/encoders/layer_fields.h"
@@ -97,9 +97,51 @@ const EncoderNames kDistilBertNames{.rows = {{"embedding.weight", "embeddings.wo
                                     .base = "distilbert.",
                                     .ignored = {"vocab_projector.weight", "embeddings.position_ids"}};
 
+// As its makers call them, which the library writes, too.
+const EncoderNames kNomicBertNames{
+    .rows = {{"embedding.weight", "embeddings.word_embeddings.weight"},
+             {"kind.weight", "embeddings.token_type_embeddings.weight"},
+             {"embedding_norm", "emb_ln"},
+             {"layers.#.attention.query", "encoder.layers.#.attn.Wqkv", 0, 3},
+             {"layers.#.attention.key", "encoder.layers.#.attn.Wqkv", 1, 3},
+             {"layers.#.attention.value", "encoder.layers.#.attn.Wqkv", 2, 3},
+             {"layers.#.attention.output", "encoder.layers.#.attn.out_proj"},
+             {"layers.#.attention_post_norm", "encoder.layers.#.norm1"},
+             {"layers.#.mlp.gate", "encoder.layers.#.mlp.fc12"},
+             {"layers.#.mlp.up", "encoder.layers.#.mlp.fc11"},
+             {"layers.#.mlp.down", "encoder.layers.#.mlp.fc2"},
+             {"layers.#.mlp_post_norm", "encoder.layers.#.norm2"},
+             {"transform", "cls.predictions.transform.dense"},
+             {"transform_norm", "cls.predictions.transform.layer_norm"},
+             {"head.bias", "cls.predictions.bias"},
+             {"pooler", "pooler.dense"},
+             {"score", "classifier"}},
+    .base = "nomic_bert.",
+    .ignored = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "pooler.*"}};
+
+const EncoderNames kModernBertNames{.rows = {{"embedding.weight", "embeddings.tok_embeddings.weight"},
+                                             {"embedding_norm", "embeddings.norm"},
+                                             {"layers.#.attention_norm", "layers.#.attn_norm"},
+                                             {"layers.#.attention.query", "layers.#.attn.Wqkv", 0, 3},
+                                             {"layers.#.attention.key", "layers.#.attn.Wqkv", 1, 3},
+                                             {"layers.#.attention.value", "layers.#.attn.Wqkv", 2, 3},
+                                             {"layers.#.attention.output", "layers.#.attn.Wo"},
+                                             {"layers.#.mlp_norm", "layers.#.mlp_norm"},
+                                             {"layers.#.mlp.gate", "layers.#.mlp.Wi", 0, 2},
+                                             {"layers.#.mlp.up", "layers.#.mlp.Wi", 1, 2},
+                                             {"layers.#.mlp.down", "layers.#.mlp.Wo"},
+                                             {"final_norm", "final_norm"},
+                                             {"transform", "head.dense"},
+                                             {"transform_norm", "head.norm"},
+                                             {"head.bias", "decoder.bias"},
+                                             {"score", "classifier"}},
+                                    .base = "model.",
+                                    .ignored = {"decoder.weight", "head.*"}};
+
 void read_bert_fields(HfFields& f, BertConfig& c) {
   c.encoder = read_encoder_shape(f, "gelu", 1e-12);
-  f.size("max_position_embeddings", c.positions, 512);
+  f.size("max_position_embeddings", c.encoder.positions, 512);
+  c.transform = c.encoder.activation;
   f.size("type_vocab_size", c.kinds, 2);
   f.only("is_decoder", false);
   if (f.has("position_embedding_type")) f.only("position_embedding_type", "absolute");
@@ -130,8 +172,100 @@ void read_distilbert_fields(HfFields& f, BertConfig& c) {
   f.size("hidden_dim", s.ffn, 3072);
   activation_field(f, "activation", s.activation, "gelu");
   s.norm_eps = 1e-12f;
-  f.size("max_position_embeddings", c.positions, 512);
+  f.size("max_position_embeddings", s.positions, 512);
+  c.transform = s.activation;
   c.kinds = 0, c.pooler = Activation::relu;
+}
+
+double plain_theta(const HfFields& f, const ModelConfig& angles) {
+  if (angles.rope_scaling.kind != RopeScaling::Kind::none)
+    f.refuse("rope_parameters", "positions of encoders are not scaled");
+  return angles.rope_theta;
+}
+
+// With the names of GPT-2, as its makers wrote it.
+void read_nomic_bert_makers_fields(HfFields& f, EncoderShape& s) {
+  f.size("n_layer", s.layers);
+  f.size("n_embd", s.hidden);
+  f.size("n_head", s.heads);
+  f.size("n_inner", s.ffn);
+  f.only("activation_function", "swiglu");
+  s.activation = Activation::silu;
+  f.number("layer_norm_epsilon", s.norm_eps, 1e-12);
+  f.size("n_positions", s.positions);
+  f.number("rotary_emb_base", s.rope_theta, 1000);
+  double turned = 1;
+  f.number("rotary_emb_fraction", turned, 1);
+  if (turned != 1) f.refuse("rotary_emb_fraction", "all of a head must turn");
+  for (const char* key : {"qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "prenorm", "use_rms_norm", "causal",
+                          "rotary_emb_interleaved"})
+    f.only(key, false);
+  f.only("num_experts", int64_t(0));
+}
+
+void read_nomic_bert_fields(HfFields& f, BertConfig& c) {
+  EncoderShape& s = c.encoder;
+  if (f.has("n_embd")) {
+    read_nomic_bert_makers_fields(f, s);
+  } else {
+    ModelConfig angles;
+    s = read_encoder_shape(f, "silu", 1e-12);
+    f.size("max_position_embeddings", s.positions, 2048);
+    if (f.has("head_dim")) f.only("head_dim", s.heads > 0 ? s.hidden / s.heads : 0);
+    rope_fields(f, angles, 1000);
+    s.rope_theta = plain_theta(f, angles);
+  }
+  if (!(s.rope_theta >= 1)) f.refuse("rotary_emb_base", "write a number of at least 1");
+  f.size("type_vocab_size", c.kinds, 2);
+  c.transform = s.activation;
+  s.is_gated = true, s.has_biases = false;
+}
+
+// Which layers are global, and what turns in them and in the others.
+void read_layer_kinds(HfFields& f, EncoderShape& s) {
+  constexpr const char* kTypes = "layer_types";
+  constexpr double kTheta = 160000, kLocalTheta = 10000;
+  constexpr int64_t kMostReach = int64_t(1) << 24;
+  ModelConfig angles;
+  angles.layers = s.layers, angles.rope_theta = kTheta, angles.local_rope_theta = kLocalTheta;
+  if (!rope_fields_by_layer(f, angles, kTheta, kLocalTheta)) {
+    f.number("global_rope_theta", angles.rope_theta, kTheta);
+    f.number("local_rope_theta", angles.local_rope_theta, kLocalTheta);
+  }
+  s.rope_theta = plain_theta(f, angles), s.local_rope_theta = angles.local_rope_theta;
+  if (!(s.rope_theta >= 1) || !(s.local_rope_theta >= 1))
+    f.refuse(f.has("rope_parameters") ? "rope_parameters" : "global_rope_theta", "write numbers of at least 1");
+  int64_t window = 0, every = 0;
+  f.size("local_attention", window, 128);
+  f.size("global_attn_every_n_layers", every, 3);
+  if (window < 2 || window > kMostReach) f.refuse("local_attention", "write a number from 2 to 2^24");
+  if (every < 1) f.refuse("global_attn_every_n_layers", "write a number of at least 1");
+  std::vector<bool> is_local;
+  if (f.has(kTypes)) is_local = layers_that_are(f, angles, kTypes, "sliding_attention", "full_attention");
+  for (int64_t i = 0; i < s.layers; ++i) {
+    const bool is_global = is_local.empty() ? i % every == 0 : !is_local[size_t(i)];
+    if (is_global) s.global_layers.push_back(i);
+  }
+  s.reach = int64_t(s.global_layers.size()) < s.layers ? window / 2 : 0;
+}
+
+void read_modernbert_fields(HfFields& f, BertConfig& c) {
+  EncoderShape& s = c.encoder;
+  f.size("num_hidden_layers", s.layers, 22);
+  f.size("hidden_size", s.hidden, 768);
+  f.size("num_attention_heads", s.heads, 12);
+  f.size("intermediate_size", s.ffn, 1152);
+  activation_field(f, "hidden_activation", s.activation, "gelu");
+  activation_field(f, "classifier_activation", c.transform, "gelu");
+  f.number("norm_eps", s.norm_eps, 1e-5);
+  f.size("max_position_embeddings", s.positions, 8192);
+  for (const char* key : {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}) f.only(key, false);
+  for (const char* key : {"decoder_bias", "tie_word_embeddings"}) f.only(key, true);
+  f.choice("classifier_pooling", c.scores_mean, {{"cls", false}, {"mean", true}}, "cls");
+  s.is_gated = true, s.has_biases = s.has_norm_biases = c.has_transform_bias = false;
+  s.first_norm = false;
+  read_layer_kinds(f, s);
+  c.kinds = 0, c.has_pooler = false;
 }
 
 struct BertFamily {
@@ -139,13 +273,17 @@ struct BertFamily {
   const EncoderNames* names;
   void (*read)(HfFields& f, BertConfig& c);
   std::string_view in_head;  // of masked tokens, where the model has one
+  BlockKind block = BlockKind::of_sums;
 };
-const BertFamily kFamilies[] = {{"bert", &kBertNames, read_bert_fields, "cls.predictions.transform.dense.weight"},
-                                {"roberta", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
-                                {"xlm-roberta", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
-                                {"camembert", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
-                                {"mpnet", &kMpnetNames, read_mpnet_fields, "lm_head.dense.weight"},
-                                {"distilbert", &kDistilBertNames, read_distilbert_fields, "vocab_transform.weight"}};
+const BertFamily kFamilies[] = {
+    {"bert", &kBertNames, read_bert_fields, "cls.predictions.transform.dense.weight"},
+    {"roberta", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
+    {"xlm-roberta", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
+    {"camembert", &kRobertaNames, read_roberta_fields, "lm_head.dense.weight"},
+    {"mpnet", &kMpnetNames, read_mpnet_fields, "lm_head.dense.weight"},
+    {"distilbert", &kDistilBertNames, read_distilbert_fields, "vocab_transform.weight"},
+    {"nomic_bert", &kNomicBertNames, read_nomic_bert_fields, "cls.predictions.transform.dense.weight"},
+    {"modernbert", &kModernBertNames, read_modernbert_fields, "decoder.bias", BlockKind::pre}};
 
 const BertFamily* find_family(const JsonView& config) {
   const auto* const found = std::ranges::find(kFamilies, config.string_or("model_type", ""), &BertFamily::model_type);
@@ -156,7 +294,7 @@ BertConfig read_config(const BertFamily& family, const JsonView& json) {
   HfFields f(json);
   BertConfig c;
   family.read(f, c);
-  c.encoder.block = BlockKind::of_sums;
+  c.encoder.block = family.block;
   f.size("vocab_size", c.vocab);
   if (scores_texts(json)) c.labels = num_labels_of(json);
   return c;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <unordered_set>
 
 #include "weft/pretrained/param_names.h"
@@ -31,25 +32,31 @@ const StoredInfo* find(const StoredTensors& stored, std::string_view base, std::
   return info ? info : stored.find(std::string(base) + std::string(name));
 }
 
-std::vector<std::string> stored_names_of(std::string_view param, std::span<const EncoderName> rows) {
-  std::vector<std::string> found;
+struct Candidate {
+  std::string name;
+  int part, parts;
+};
+
+std::vector<Candidate> candidates_of(std::string_view param, std::span<const EncoderName> rows) {
+  std::vector<Candidate> found;
   for (const EncoderName& row : rows) {
-    if (const auto number = number_in(param, row.param)) found.push_back(with_number(row.stored, *number));
+    if (const auto number = number_in(param, row.param))
+      found.push_back({with_number(row.stored, *number), row.part, row.parts});
     for (const std::string_view suffix : {".weight", ".bias"}) {
       if (!param.ends_with(suffix)) continue;
       const std::string_view stem = param.substr(0, param.size() - suffix.size());
       if (const auto number = number_in(stem, row.param))
-        found.push_back(with_number(row.stored, *number) + std::string(suffix));
+        found.push_back({with_number(row.stored, *number) + std::string(suffix), row.part, row.parts});
     }
   }
   return found;
 }
 
-bool is_of_shape(const StoredInfo& info, const Shape& shape) {
+bool is_of_shape(const StoredInfo& info, const Shape& shape, int parts) {
   std::vector<int64_t> dims;
   std::ranges::copy_if(info.dims, std::back_inserter(dims), [](int64_t d) { return d != 1; });
-  const bool same_rows = shape.rank() < 2 || shape[0] == 1 || (!dims.empty() && dims[0] == shape[0]);
-  return info.numel() == shape.numel() && same_rows;
+  const bool same_rows = shape.rank() < 2 || shape[0] == 1 || (!dims.empty() && dims[0] == parts * shape[0]);
+  return info.numel() == parts * shape.numel() && same_rows;
 }
 
 }  // namespace
@@ -62,17 +69,21 @@ FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, 
   FoundParams found;
   std::unordered_set<const StoredInfo*> used;
   for (const Param* param : params) {
-    const std::vector<std::string> candidates = stored_names_of(param->name, names.rows);
+    const std::vector<Candidate> candidates = candidates_of(param->name, names.rows);
     check(!candidates.empty(), "no row of the table names {}", param->name);
     const StoredInfo* info = nullptr;
-    for (const std::string& name : candidates)
-      if (!info) info = find(stored, names.base, name);
+    const auto stands = std::ranges::find_if(candidates, [&](const Candidate& one) {
+      info = find(stored, names.base, one.name);
+      return info != nullptr;
+    });
     if (!info)
-      throw Error("{} has no tensor {}, which its configuration needs", stored.path(), fmt::join(candidates, " or "));
-    if (const Shape& whole = param->placement.whole; !is_of_shape(*info, whole))
-      throw Error("{}: tensor {} has another shape than {}, which the configuration needs", stored.path(),
-                  info->to_text(), whole);
-    found.emplace(param->name, info);
+      throw Error("{} has no tensor {}, which its configuration needs", stored.path(),
+                  fmt::join(candidates | std::views::transform(&Candidate::name), " or "));
+    const Shape& whole = param->placement.whole;
+    if (!is_of_shape(*info, whole, stands->parts))
+      throw Error("{}: tensor {} has another shape than {}{}, which the configuration needs", stored.path(),
+                  info->to_text(), stands->parts > 1 ? fmt::format("{} times ", stands->parts) : "", whole);
+    found.emplace(param->name, FoundParam{info, stands->part * whole.numel()});
     used.insert(info);
   }
   for (const StoredInfo& info : stored.all()) {
@@ -91,9 +102,10 @@ FoundParams find_params(const StoredTensors& stored, const EncoderNames& names, 
 void load_params(Context& context, const StoredTensors& stored, const FoundParams& found,
                  std::span<Param* const> params, DType dtype) {
   for (Param* param : params) {
-    const StoredInfo& info = *found.at(param->name);
+    const auto [info, begin] = found.at(param->name);
     param->value = context.empty(dtype, param->shape);
-    read_values(context, *param, [&](int64_t first, std::span<float> out) { stored.read(info, first, 1, out); });
+    read_values(context, *param,
+                [&](int64_t first, std::span<float> out) { stored.read(*info, begin + first, 1, out); });
     param->value_changed();
   }
 }

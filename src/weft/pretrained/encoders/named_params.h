@@ -15,6 +15,7 @@ namespace weft {
 // parameter are the names that versions of a library gave it.
 struct EncoderName {
   std::string_view param, stored;
+  int part = 0, parts = 1;  // of equal ones, one above the other, that the stored tensor is of
 };
 
 struct EncoderNames {
@@ -23,8 +24,12 @@ struct EncoderNames {
   std::vector<std::string_view> ignored = {};  // patterns of tensors that say nothing
 };
 
-// Where each parameter of a model is stored, by the parameter's name.
-using FoundParams = std::unordered_map<std::string, const StoredInfo*>;
+// Where each parameter of a model is stored, by the parameter's name: from an element of a tensor on.
+struct FoundParam {
+  const StoredInfo* info;
+  int64_t first;
+};
+using FoundParams = std::unordered_map<std::string, FoundParam>;
 
 // Sides of one count for nothing in a stored shape, and the weight of a convolution is [outputs, the rest]. Throws
 // Error naming the tensor that is missing, has another size, or belongs to none of the parameters.
