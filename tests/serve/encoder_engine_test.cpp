@@ -51,19 +51,32 @@ void with_encoder(const std::string& folder, const MeshShape& shape, const Encod
   });
 }
 
-class EncoderEngineTest : public testing::TestWithParam<MeshShape> {
- protected:
-  const GoldenModel scored_{"bert_scores", "golden_encoders"};
+struct EncoderCase {
+  const char* model;  // with labels
+  MeshShape mesh;
 };
-INSTANTIATE_TEST_SUITE_P(Meshes, EncoderEngineTest,
-                         testing::Values(MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2},
-                                         MeshShape{.pp = 2, .tp = 2}),
-                         [](const auto& test) { return name_of_mesh(test.param); });
+
+class EncoderEngineTest : public testing::TestWithParam<EncoderCase> {
+ protected:
+  const MeshShape mesh_ = GetParam().mesh;
+  const GoldenModel scored_{GetParam().model, "golden_encoders"};
+};
+
+std::vector<EncoderCase> encoder_cases() {
+  std::vector<EncoderCase> all;
+  for (const char* model : {"bert_scores", "modernbert_scores"})
+    for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.pp = 2, .tp = 2}})
+      all.push_back({model, mesh});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Meshes, EncoderEngineTest, testing::ValuesIn(encoder_cases()), [](const auto& test) {
+  return fmt::format("{}_{}", test.param.model, name_of_mesh(test.param.mesh));
+});
 
 TEST_P(EncoderEngineTest, GivesWhatTheModelGives) {
-  with_encoder(scored_.path(), GetParam(), {.context = 16}, [&](EncoderEngine& engine) {
+  with_encoder(scored_.path(), mesh_, {.context = 16}, [&](EncoderEngine& engine) {
     EXPECT_EQ(engine.limits().context, 16);
-    EXPECT_EQ(engine.limits().labels, 1);
+    EXPECT_EQ(engine.limits().labels, int64_t(scored_.logits()[0].size()));
     const Heard scored = ask(engine, score_of(scored_.ids(), scored_.number_or("second_text", 0))).get();
     ASSERT_EQ(scored.embedding.size(), 1u);
     EXPECT_NEAR(double(scored.embedding[0]), scored_.logits()[0][0], kSingle);
@@ -96,7 +109,7 @@ TEST_P(EncoderEngineTest, CompanyChangesNothing) {
   for (const EncoderOptions& options :
        {EncoderOptions{.context = 16, .max_running = 1}, EncoderOptions{.context = 16, .tokens_per_step = 1},
         EncoderOptions{.context = 16, .tokens_per_step = 20}, EncoderOptions{.context = 16}}) {
-    with_encoder(scored_.path(), GetParam(), options, [&](EncoderEngine& engine) {
+    with_encoder(scored_.path(), mesh_, options, [&](EncoderEngine& engine) {
       std::vector<std::future<Heard>> asked;
       for (size_t i = 0; i < kTexts; ++i)
         asked.push_back(ask(engine, i % 2 == 0 ? embedding_of(text_of(i), Pooling::mean) : score_of(text_of(i))));
@@ -116,7 +129,7 @@ TEST_P(EncoderEngineTest, CompanyChangesNothing) {
 
 TEST_P(EncoderEngineTest, EndsWhatIsOpen) {
   std::vector<std::future<Heard>> asked;
-  with_encoder(scored_.path(), GetParam(), {.context = 16, .max_running = 1}, [&](EncoderEngine& engine) {
+  with_encoder(scored_.path(), mesh_, {.context = 16, .max_running = 1}, [&](EncoderEngine& engine) {
     for (size_t i = 0; i < 60; ++i) asked.push_back(ask(engine, embedding_of(text_of(i))));
     engine.drain(std::chrono::milliseconds(0));
     EXPECT_THROW(ask(engine, embedding_of({1})), Busy);
