@@ -4,6 +4,7 @@
 #include "weft/base/file.h"
 #include "weft/models/model_json.h"
 #include "weft/pretrained/encoders/encoders.h"
+#include "weft/pretrained/gguf_model.h"
 #include "weft/pretrained/model_source.h"
 #include "weft/pretrained/random_model.h"
 
@@ -83,7 +84,9 @@ bool is_saved_model(const std::string& path) {
 void inspect_model(const std::string& path, const Output& output) {
   if (is_preset(path)) return inspect_preset(path, output);
   if (is_weights_file(path)) return print(output, {{"kind", "weights"}}, *open_weights(path));
-  if (encoder_kind(path)) return print(output, {{"kind", "model"}, {"form", "hugging-face"}}, *open_weights(path));
+  if (encoder_kind(path))
+    return print(output, {{"kind", "model"}, {"form", is_gguf(path) ? "gguf" : "hugging-face"}},
+                 is_gguf(path) ? *open_gguf_tensors(path) : *open_weights(path));
   inspect_decoder(path, output);
 }
 

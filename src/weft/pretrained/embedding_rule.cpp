@@ -150,15 +150,17 @@ std::string pooling_key(std::string_view architecture) { return fmt::format("{}.
 
 }  // namespace
 
-EmbeddingRule read_gguf_embedding_rule(const GgufFile& file) {
-  EmbeddingRule rule;
+EmbeddingRule read_gguf_embedding_rule(const GgufFile& file, Pooling otherwise) {
+  EmbeddingRule rule{.pooling = otherwise};
   const std::string key = pooling_key(file.at("general.architecture").string());
   const int64_t type = file.has(key) ? file.at(key).integer() : kGgufNone;
   if (type == kGgufMean)
     rule.pooling = Pooling::mean;
   else if (type == kGgufFirst)
     rule.pooling = Pooling::first;
-  else if (type != kGgufNone && type != kGgufLast)
+  else if (type == kGgufLast)
+    rule.pooling = Pooling::last;
+  else if (type != kGgufNone)
     rule.unknown = type > 0 && size_t(type) < kGgufNames.size()
                        ? fmt::format("pooling by {}", kGgufNames[size_t(type)])
                        : fmt::format("pooling of type {}", type);

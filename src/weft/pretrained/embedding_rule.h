@@ -59,8 +59,8 @@ EmbeddingRule read_embedding_rule(const std::string& folder, Pooling otherwise =
 // Nothing where it is the default, or has something unknown. hidden: the elements of a vector.
 void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs);
 
-// Of the key "ARCHITECTURE.pooling_type", as llama.cpp has it.
-EmbeddingRule read_gguf_embedding_rule(const GgufFile& file);
+// Of the key "ARCHITECTURE.pooling_type", as llama.cpp has it; `otherwise` where it says none.
+EmbeddingRule read_gguf_embedding_rule(const GgufFile& file, Pooling otherwise = Pooling::last);
 // Gives whether the file then says all of it.
 bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule);
 

@@ -20,7 +20,7 @@ std::optional<DType> dtype_of(GgmlType type) {
 }
 
 // A tensor's elements are blocks along its rows; strides only occur where an element is a block.
-class GgufTensors final : public StoredTensors {
+class GgufTensors : public StoredTensors {
  public:
   explicit GgufTensors(const GgufFile& file) : file_(file) {
     std::vector<StoredInfo> all;
@@ -70,6 +70,16 @@ class GgufTensors final : public StoredTensors {
  private:
   static constexpr int64_t kElements = 1024;  // a multiple of every block
   const GgufFile& file_;
+};
+
+class OpenedGguf {
+ protected:
+  explicit OpenedGguf(const std::string& path) : opened_(path) {}
+  GgufFile opened_;
+};
+class OpenedGgufTensors final : OpenedGguf, public GgufTensors {
+ public:
+  explicit OpenedGgufTensors(const std::string& path) : OpenedGguf(path), GgufTensors(opened_) {}
 };
 
 // The number in "blk.12.attn_q.weight"; -1: the tensor is in no block.
@@ -141,5 +151,11 @@ GgufModel read_gguf_model(const GgufFile& file, bool with_mtp) {
 }
 
 std::unique_ptr<StoredTensors> stored_tensors(const GgufFile& file) { return std::make_unique<GgufTensors>(file); }
+
+std::unique_ptr<StoredTensors> open_gguf_tensors(const std::string& path) {
+  return std::make_unique<OpenedGgufTensors>(path);
+}
+
+bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
 
 }  // namespace weft

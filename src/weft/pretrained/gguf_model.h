@@ -20,5 +20,10 @@ GgufModel read_gguf_model(const GgufFile& file, bool with_mtp = false);
 
 // The tensors of a file, which outlives this; blocks are decoded as they are read.
 std::unique_ptr<StoredTensors> stored_tensors(const GgufFile& file);
+// Of a file that it keeps open.
+std::unique_ptr<StoredTensors> open_gguf_tensors(const std::string& path);
+
+// By its name.
+bool is_gguf(const std::string& path);
 
 }  // namespace weft

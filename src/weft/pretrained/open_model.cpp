@@ -277,8 +277,6 @@ HfConfig read_hf_config(const std::string& folder) {
   return config;
 }
 
-bool is_gguf(const std::string& path) { return path.ends_with(".gguf"); }
-
 // Of the preset that it names.
 std::optional<ModelConfig> random_config(const std::string& path, WithMtp mtp = WithMtp::no) {
   if (!path.starts_with(kRandomModelPrefix)) return {};

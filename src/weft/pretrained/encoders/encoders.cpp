@@ -1,14 +1,24 @@
 // Encoders: which one a folder holds.
 #include "weft/pretrained/encoders/encoders.h"
 
+#include <filesystem>
+
 #include "weft/base/file.h"
+#include "weft/pretrained/encoders/bert_files.h"
+#include "weft/pretrained/encoders/load_encoder.h"
+#include "weft/pretrained/gguf_model.h"
 #include "weft/pretrained/hf_family.h"
 
 namespace weft {
 
-std::optional<EncoderKind> encoder_kind(const std::string& folder) {
-  if (!exists(FileSystem::real(), join_path(folder, "config.json"))) return {};
-  const JsonDocument config = read_config_json(folder);
+std::optional<EncoderKind> encoder_kind(const std::string& path) {
+  if (is_gguf(path)) {
+    std::error_code none;
+    const bool is_there = std::filesystem::is_regular_file(path, none);
+    return is_there && is_bert(GgufFile(path)) ? std::optional(EncoderKind::bert) : std::nullopt;
+  }
+  if (!exists(FileSystem::real(), join_path(path, "config.json"))) return {};
+  const JsonDocument config = read_config_json(path);
   if (!config.root().is_object()) return {};
   const std::string type = config.root().string_or("model_type", "");
   if (is_bert(config.root())) return EncoderKind::bert;
@@ -16,6 +26,13 @@ std::optional<EncoderKind> encoder_kind(const std::string& folder) {
   if (type == "vit") return EncoderKind::vit;
   if (type == "clip") return EncoderKind::clip;
   return {};
+}
+
+std::unique_ptr<Bert> open_bert(Context& context, const std::string& path, const EncoderUse& use) {
+  const BertFiles files = is_gguf(path) ? open_gguf_bert(path) : open_hf_bert(path);
+  const EncoderShape& s = files.config.encoder;
+  return load_encoder<Bert>(context, *files.stored, *files.names, files.config,
+                            {.layers = s.layers, .heads = s.heads}, use);
 }
 
 std::vector<int32_t> encode_for_t5(const Tokenizer& tokenizer, const T5Config& config, std::string_view text) {

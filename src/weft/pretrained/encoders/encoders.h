@@ -1,4 +1,5 @@
-// Encoders: the models that are no decoders, from the folders that Hugging Face's library saves.
+// Encoders: the models that are no decoders, from the folders that Hugging Face's library saves; BERT and its kind
+// from GGUF files, too.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,16 +15,12 @@
 
 namespace weft {
 
-// bert: RoBERTa, MPNet and DistilBERT, too.
+// bert: RoBERTa, MPNet, DistilBERT, NomicBERT and ModernBERT, too.
 enum class EncoderKind : uint8_t { bert, t5, vit, clip };
 
-// What config.json says; nothing when it is none of them, or no such folder.
-std::optional<EncoderKind> encoder_kind(const std::string& folder);
-
-// Of config.json. Throws Error naming the key that is missing or out of range; whether there is a head for masked
-// tokens is seen where weights are.
-bool is_bert(const JsonView& config);
-BertConfig read_bert_config(const JsonView& config);
+// Of a folder's config.json, or of a GGUF file, which holds none but the first; nothing when it is none of them, or
+// there is no such file.
+std::optional<EncoderKind> encoder_kind(const std::string& path);
 
 // How a model runs: its weights are in `dtype`, and the layers are cut over the ranks of the mesh, or, without one,
 // are on this rank alone.
@@ -34,7 +31,7 @@ struct EncoderUse {
 
 // With this rank's part of their weights. The context and the mesh outlive the model. Throw Error naming the file and
 // the key or the tensor that is missing or out of range, UsageError where the mesh cannot hold the model.
-std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, const EncoderUse& use = {});
+std::unique_ptr<Bert> open_bert(Context& context, const std::string& path, const EncoderUse& use = {});
 std::unique_ptr<T5> open_t5(Context& context, const std::string& folder, const EncoderUse& use = {});
 std::unique_ptr<Vit> open_vit(Context& context, const std::string& folder, const EncoderUse& use = {});
 std::unique_ptr<Clip> open_clip(Context& context, const std::string& folder, const EncoderUse& use = {});

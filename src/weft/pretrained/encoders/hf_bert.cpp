@@ -1,8 +1,8 @@
 // BERT and what its kind became, RoBERTa, MPNet, DistilBERT, NomicBERT and ModernBERT, as Hugging Face saves them.
 #include <algorithm>
 
+#include "weft/pretrained/encoders/bert_files.h"
 #include "weft/pretrained/encoders/layer_fields.h"
-#include "weft/pretrained/encoders/load_encoder.h"
 #include "weft/pretrained/hf_family.h"
 #include "weft/pretrained/score_rule.h"
 
@@ -192,7 +192,10 @@ void read_nomic_bert_makers_fields(HfFields& f, EncoderShape& s) {
   f.only("activation_function", "swiglu");
   s.activation = Activation::silu;
   f.number("layer_norm_epsilon", s.norm_eps, 1e-12);
+  int64_t trained = 0;
   f.size("n_positions", s.positions);
+  f.size("max_trained_positions", trained, s.positions);
+  s.positions = std::min(s.positions, trained);
   f.number("rotary_emb_base", s.rope_theta, 1000);
   double turned = 1;
   f.number("rotary_emb_fraction", turned, 1);
@@ -225,7 +228,6 @@ void read_nomic_bert_fields(HfFields& f, BertConfig& c) {
 void read_layer_kinds(HfFields& f, EncoderShape& s) {
   constexpr const char* kTypes = "layer_types";
   constexpr double kTheta = 160000, kLocalTheta = 10000;
-  constexpr int64_t kMostReach = int64_t(1) << 24;
   ModelConfig angles;
   angles.layers = s.layers, angles.rope_theta = kTheta, angles.local_rope_theta = kLocalTheta;
   if (!rope_fields_by_layer(f, angles, kTheta, kLocalTheta)) {
@@ -238,15 +240,11 @@ void read_layer_kinds(HfFields& f, EncoderShape& s) {
   int64_t window = 0, every = 0;
   f.size("local_attention", window, 128);
   f.size("global_attn_every_n_layers", every, 3);
-  if (window < 2 || window > kMostReach) f.refuse("local_attention", "write a number from 2 to 2^24");
+  if (window < 2 || window > kMostLocalWindow) f.refuse("local_attention", "write a number from 2 to 2^24");
   if (every < 1) f.refuse("global_attn_every_n_layers", "write a number of at least 1");
   std::vector<bool> is_local;
   if (f.has(kTypes)) is_local = layers_that_are(f, angles, kTypes, "sliding_attention", "full_attention");
-  for (int64_t i = 0; i < s.layers; ++i) {
-    const bool is_global = is_local.empty() ? i % every == 0 : !is_local[size_t(i)];
-    if (is_global) s.global_layers.push_back(i);
-  }
-  s.reach = int64_t(s.global_layers.size()) < s.layers ? window / 2 : 0;
+  set_reach(s, window, [&](int64_t i) { return is_local.empty() ? i % every == 0 : !is_local[size_t(i)]; });
 }
 
 void read_modernbert_fields(HfFields& f, BertConfig& c) {
@@ -304,20 +302,13 @@ BertConfig read_config(const BertFamily& family, const JsonView& json) {
 
 bool is_bert(const JsonView& config) { return find_family(config) != nullptr; }
 
-BertConfig read_bert_config(const JsonView& config) {
-  const BertFamily* const family = find_family(config);
-  if (!family) throw Error("{}: its model is no BERT", config.source());
-  return read_config(*family, config);
-}
-
-std::unique_ptr<Bert> open_bert(Context& context, const std::string& folder, const EncoderUse& use) {
+BertFiles open_hf_bert(const std::string& folder) {
   const JsonDocument json = read_config_json(folder);
-  BertConfig config = read_bert_config(json.root());
-  const BertFamily& family = *find_family(json.root());
-  const auto stored = open_weights(folder);
-  config.has_head = has_stored(*stored, *family.names, family.in_head);
-  return load_encoder<Bert>(context, *stored, *family.names, config,
-                            {.layers = config.encoder.layers, .heads = config.encoder.heads}, use);
+  const BertFamily* const family = find_family(json.root());
+  if (!family) throw Error("{}: its model is no BERT", json.root().source());
+  BertFiles files{read_config(*family, json.root()), family->names, open_weights(folder)};
+  files.config.has_head = has_stored(*files.stored, *family->names, family->in_head);
+  return files;
 }
 
 }  // namespace weft

@@ -17,6 +17,14 @@ inline EncoderShape read_encoder_shape(HfFields& f, std::string_view activation,
   return s;
 }
 
+// Which layers are global, where a token of the others sees window / 2 tokens to both sides.
+inline void set_reach(EncoderShape& s, int64_t window, auto&& is_global) {
+  for (int64_t i = 0; i < s.layers; ++i)
+    if (is_global(i)) s.global_layers.push_back(i);
+  s.reach = int64_t(s.global_layers.size()) < s.layers ? window / 2 : 0;
+}
+constexpr int64_t kMostLocalWindow = int64_t(1) << 24;
+
 inline PatchShape read_patches(HfFields& f, int64_t image, int64_t patch) {
   PatchShape p;
   f.size("image_size", p.image, image);

@@ -1,11 +1,12 @@
-// TextEncoderSource: config.json, and the files of sentence-transformers.
+// TextEncoderSource: config.json and the files of sentence-transformers, or the metadata of a GGUF file.
 #include "weft/pretrained/encoders/text_encoder_source.h"
 
 #include <algorithm>
 
 #include "weft/base/file.h"
-#include "weft/pretrained/hf_family.h"
-#include "weft/pretrained/stored_tensors.h"
+#include "weft/pretrained/encoders/bert_files.h"
+#include "weft/pretrained/gguf_model.h"
+#include "weft/pretrained/gguf_tokenizer.h"
 #include "weft/text/tokenizer_files.h"
 
 namespace weft {
@@ -35,17 +36,39 @@ int64_t longest_text(const std::string& folder, int64_t context) {
 
 }  // namespace
 
+TextEncoderSource::TextEncoderSource(const std::string& path) : path_(path) {
+  if (is_gguf(path))
+    read_gguf();
+  else
+    read_folder();
+}
+
 // Where no file says otherwise, sentence-transformers takes the mean.
-TextEncoderSource::TextEncoderSource(const std::string& folder)
-    : folder_(folder), embedding_(read_embedding_rule(folder, Pooling::mean)) {
-  const JsonDocument json = read_config_json(folder);
-  config_ = read_bert_config(json.root());
-  context_ = longest_text(folder, config_.context());
-  if (config_.labels > 0) scores_ = read_score_rule(folder);
+void TextEncoderSource::read_folder() {
+  config_ = open_hf_bert(path_).config;
+  embedding_ = read_embedding_rule(path_, Pooling::mean);
+  context_ = longest_text(path_, config_.context());
+  if (config_.labels > 0) scores_ = read_score_rule(path_);
+}
+
+void TextEncoderSource::read_gguf() {
+  config_ = open_gguf_bert(path_).config;
+  const GgufFile file(path_);
+  const std::string architecture(file.at("general.architecture").string());
+  embedding_ = read_gguf_embedding_rule(file, Pooling::mean);
+  context_ = std::min(config_.context(), file.at(architecture + ".context_length").integer(1));
+  if (config_.labels == 0) return;
+  scores_ = default_score_rule(config_.labels);
+  const std::string names = architecture + ".classifier.output_labels";
+  if (!file.has(names)) return;
+  const std::vector<std::string_view> told = file.at(names).strings();
+  if (told.size() != scores_.labels.size())
+    throw Error("{}: key '{}' has {} labels, and the model {}", path_, names, told.size(), scores_.labels.size());
+  scores_.labels.assign(told.begin(), told.end());
 }
 
 DType TextEncoderSource::dtype() const {
-  const auto stored = open_weights(folder_);
+  const auto stored = is_gguf(path_) ? open_gguf_tensors(path_) : open_weights(path_);
   DType found = DType::f32;
   for (const StoredInfo& info : stored->all())
     if (info.dims.size() == 2 && (info.dtype == DType::bf16 || info.dtype == DType::f16)) found = *info.dtype;
@@ -53,9 +76,13 @@ DType TextEncoderSource::dtype() const {
 }
 
 std::optional<PairSurroundings> TextEncoderSource::around_pair(const Tokenizer& tokenizer) const {
+  return is_gguf(path_) ? around_pair_of_gguf(tokenizer) : around_pair_of_folder(tokenizer);
+}
+
+std::optional<PairSurroundings> TextEncoderSource::around_pair_of_folder(const Tokenizer& tokenizer) const {
   std::optional<PairSurroundings> around = tokenizer.around_pair();
   if (!around) return {};
-  const JsonDocument config = read_if_there(folder_, kTokenizerConfig);
+  const JsonDocument config = read_if_there(path_, kTokenizerConfig);
   const JsonView inputs = config.root()["model_input_names"];
   bool gives_kinds = !inputs.is_array();
   for (int64_t i = 0; !gives_kinds && i < inputs.size(); ++i) gives_kinds = inputs.at(i).string() == "token_type_ids";
@@ -63,8 +90,21 @@ std::optional<PairSurroundings> TextEncoderSource::around_pair(const Tokenizer& 
   return around;
 }
 
+// BERT's tokens stand between both texts once; of others what is behind the first also stands before the second.
+std::optional<PairSurroundings> TextEncoderSource::around_pair_of_gguf(const Tokenizer& tokenizer) const {
+  const std::span<const int32_t> before = tokenizer.before_text(), after = tokenizer.after_text();
+  if (before.empty() || after.empty()) return {};
+  const bool is_bert = read_gguf_vocabulary(GgufFile(path_)).model == "bert";
+  PairSurroundings around{.before = {before.begin(), before.end()},
+                          .between = {after.begin(), after.end()},
+                          .after = {after.begin(), after.end()},
+                          .tells_apart = is_bert && config_.kinds > 1};
+  if (!is_bert) around.between.insert(around.between.end(), after.begin(), after.end());
+  return around;
+}
+
 std::unique_ptr<Tokenizer> TextEncoderSource::tokenizer() const {
-  return open_tokenizer(FileSystem::real(), folder_);
+  return is_gguf(path_) ? open_gguf_tokenizer(path_) : open_tokenizer(FileSystem::real(), path_);
 }
 
 }  // namespace weft
