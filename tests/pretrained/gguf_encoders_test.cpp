@@ -6,6 +6,7 @@
 #include "support/rank.h"
 #include "weft/formats/gguf_writer.h"
 #include "weft/pretrained/encoders/text_encoder_source.h"
+#include "weft/pretrained/model_source.h"
 
 namespace weft {
 namespace {
@@ -178,6 +179,16 @@ TEST(GgufEncodersTest, SayHowTextsAreRead) {
   EXPECT_EQ(around->between, std::vector<int32_t>{3});
   EXPECT_EQ(around->after, std::vector<int32_t>{3});
   EXPECT_TRUE(around->tells_apart);
+}
+
+TEST(GgufEncodersTest, AreNoDecoders) {
+  const TemporaryFolder folder;
+  write_encoder(kNomic, GoldenModel("nomic_bert", "golden_encoders"), metadata_of(kNomic), folder / "m.gguf");
+  for (const bool opens : {true, false}) {
+    const std::string said = message_of<UsageError>(
+        [&] { opens ? void(open_model(folder / "m.gguf")) : void(model_config_of(folder / "m.gguf")); });
+    EXPECT_NE(said.find("weft serve makes vectors"), std::string::npos) << said;
+  }
 }
 
 TEST(GgufEncodersTest, NameTheirLabels) {

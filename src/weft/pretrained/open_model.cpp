@@ -262,12 +262,16 @@ bool is_hugging_face_folder(const std::string& path) {
 
 namespace {
 
-HfConfig read_hf_config(const std::string& folder) {
-  if (const auto kind = encoder_kind(folder))
-    throw UsageError("{} is a model that is no decoder, which this needs: weft logits runs it{}", folder,
+void require_decoder(const std::string& path) {
+  if (const auto kind = encoder_kind(path))
+    throw UsageError("{} is a model that is no decoder, which this needs: weft logits runs it{}", path,
                      kind == EncoderKind::t5     ? ", and so do weft generate and weft eval"
                      : kind == EncoderKind::bert ? ", and weft serve makes vectors and scores of texts by it"
                                                  : "");
+}
+
+HfConfig read_hf_config(const std::string& folder) {
+  require_decoder(folder);
   const JsonDocument json = read_config_json(folder);
   HfConfig config = parse_hf_config(json.root());
   // Where earlier versions of ModelOpt say how they quantised.
@@ -292,7 +296,10 @@ std::optional<ModelConfig> random_config(const std::string& path, WithMtp mtp = 
 
 std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Check check, WithMtp mtp) {
   if (const auto config = random_config(path, mtp)) return random_model(path, *config);
-  if (is_gguf(path)) return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path), mtp);
+  if (is_gguf(path)) {
+    require_decoder(path);
+    return std::make_unique<GgufSource>(std::make_unique<GgufFile>(path), mtp);
+  }
   if (is_hugging_face_folder(path)) {
     HfConfig config = read_hf_config(path);
     std::unique_ptr<StoredTensors> weights = open_tensors(path, config);
@@ -320,7 +327,10 @@ std::vector<int32_t> encode_prompt(const ModelSource& source, const Tokenizer& t
 
 ModelConfig model_config_of(const std::string& path, WithMtp mtp) {
   if (const auto config = random_config(path, mtp)) return *config;
-  if (is_gguf(path)) return read_gguf_model(GgufFile(path), mtp == WithMtp::yes).config;
+  if (is_gguf(path)) {
+    require_decoder(path);
+    return read_gguf_model(GgufFile(path), mtp == WithMtp::yes).config;
+  }
   if (is_hugging_face_folder(path)) {
     const HfConfig config = read_hf_config(path);
     return mtp == WithMtp::no ? config.model : with_mtp(config, *open_tensors(path, config)).model;
