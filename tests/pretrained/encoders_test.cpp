@@ -5,6 +5,7 @@
 
 #include "pretrained/golden_models.h"
 #include "pretrained/model_on_ranks.h"
+#include "support/message_of.h"
 #include "support/rank.h"
 #include "support/test_data.h"
 
@@ -136,6 +137,49 @@ TEST(EncodersTest, ClipEmbedsTextsAndImages) {
     const std::vector<int32_t> endless{3, 5};
     EXPECT_THROW(clip->embed_text(context, endless), UsageError);
   });
+}
+
+struct WrongConfig {
+  const char *model, *key, *value;
+};
+
+class WrongBertConfigTest : public testing::TestWithParam<WrongConfig> {};
+INSTANTIATE_TEST_SUITE_P(
+    Keys, WrongBertConfigTest,
+    testing::Values(
+        WrongConfig{"modernbert", "rope_scaling", R"({"rope_type": "yarn", "factor": 4})"},
+        WrongConfig{"modernbert", "rope_parameters", R"({"rope_type": "default", "rope_theta": 10})"},
+        WrongConfig{"modernbert", "layer_types", R"(["full_attention"])"},
+        WrongConfig{"modernbert", "local_attention", "1"},
+        WrongConfig{"modernbert", "global_attn_every_n_layers", "0"}, WrongConfig{"modernbert", "norm_bias", "true"},
+        WrongConfig{"modernbert", "classifier_pooling", R"("max")"},
+        WrongConfig{"modernbert", "tie_word_embeddings", "false"},
+        WrongConfig{"nomic_bert", "rope_parameters", R"({"rope_type": "linear", "factor": 2, "rope_theta": 10})"},
+        WrongConfig{"nomic_bert_scores", "rotary_scaling_factor", "2"},
+        WrongConfig{"nomic_bert_scores", "rotary_emb_fraction", "0.5"},
+        WrongConfig{"nomic_bert_scores", "num_experts", "8"}, WrongConfig{"nomic_bert_scores", "prenorm", "true"}),
+    [](const auto& test) { return fmt::format("{}_{}", test.param.model, test.param.key); });
+
+TEST_P(WrongBertConfigTest, IsRefusedByKey) {
+  const auto& [model, key, value] = GetParam();
+  const GoldenModel golden(model, "golden_encoders");
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(golden.path() + "/config.json"));
+  config[key] = nlohmann::json::parse(value);
+  std::ofstream(golden.path() + "/config.json") << config;
+  TestRank rank(cpu_kernels());
+  const std::string said = message_of([&] { open_bert(rank.context, golden.path()); });
+  EXPECT_NE(said.find(key), std::string::npos) << said;
+  EXPECT_NE(said.find("config.json"), std::string::npos) << said;
+}
+
+// A text is no longer than those that the model was trained with.
+TEST(EncodersTest, NomicBertReadsWhatItWasTrainedWith) {
+  const GoldenModel golden("nomic_bert_scores", "golden_encoders");
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(golden.path() + "/config.json"));
+  config["max_trained_positions"] = 9;
+  std::ofstream(golden.path() + "/config.json") << config;
+  TestRank rank(cpu_kernels());
+  EXPECT_EQ(open_bert(rank.context, golden.path())->config().context(), 9);
 }
 
 TEST(EncodersTest, NameWhatIsMissing) {

@@ -112,6 +112,13 @@ double worst_of(const Tensor& a, const Tensor& b) {
 
 const GgufEncoder kBert{"bert", "bert.", "bert", kBertTensors};
 const GgufEncoder kScorer{"roberta_scores", "roberta.", "bert", kBertTensors, 2, 1e-5f, 2};
+// As of a DistilBERT, which has another activation before its scores.
+const std::vector<Renamed> kTensorsWithoutKinds = [] {
+  std::vector<Renamed> tensors = kBertTensors;
+  std::erase_if(tensors, [](const Renamed& one) { return one.second == "token_types"; });
+  return tensors;
+}();
+const GgufEncoder kScorerWithoutKinds{"roberta_scores", "roberta.", "bert", kTensorsWithoutKinds, 2, 1e-5f, 2};
 const GgufEncoder kNomic{"nomic_bert", "nomic_bert.", "nomic-bert", kNomicTensors};
 const GgufEncoder kModern{"modernbert", "model.", "modern-bert", kModernTensors, 4, 1e-5f};
 
@@ -218,6 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongEncoder{"Causal", kBert, "bert", [](GgufMetadata& m) { m.set<bool>("bert.attention.causal", true); },
                      "attention.causal"},
         WrongEncoder{"ScoresWithoutAPooler", kBert, "bert_scores", kUnchanged, "cls.output.weight"},
+        WrongEncoder{"ScoresWithoutKinds", kScorerWithoutKinds, "roberta_scores", kUnchanged, "cls.output.weight"},
         WrongEncoder{"NoPositions", kNomic, "nomic_bert",
                      [](GgufMetadata& m) { m.set<float>("nomic-bert.rope.freq_base", 0); }, "rope.freq_base"},
         WrongEncoder{"NoWindow", kModern, "modernbert",

@@ -204,6 +204,7 @@ void read_nomic_bert_makers_fields(HfFields& f, EncoderShape& s) {
                           "rotary_emb_interleaved"})
     f.only(key, false);
   f.only("num_experts", int64_t(0));
+  for (const char* key : {"rotary_scaling_factor", "rotary_emb_scale_base"}) f.only_null(key);
 }
 
 void read_nomic_bert_fields(HfFields& f, BertConfig& c) {
@@ -230,7 +231,9 @@ void read_layer_kinds(HfFields& f, EncoderShape& s) {
   constexpr double kTheta = 160000, kLocalTheta = 10000;
   ModelConfig angles;
   angles.layers = s.layers, angles.rope_theta = kTheta, angles.local_rope_theta = kLocalTheta;
+  if (f.has("rope_scaling")) f.refuse("rope_scaling", "positions of encoders are not scaled");
   if (!rope_fields_by_layer(f, angles, kTheta, kLocalTheta)) {
+    if (f.has("rope_parameters")) f.refuse("rope_parameters", "it must tell both kinds of layers");
     f.number("global_rope_theta", angles.rope_theta, kTheta);
     f.number("local_rope_theta", angles.local_rope_theta, kLocalTheta);
   }
