@@ -19,6 +19,7 @@ struct BertFiles {
 // Throw Error naming the file and the key or the tensor that is missing or out of range.
 BertFiles open_hf_bert(const std::string& folder);
 BertFiles open_gguf_bert(const std::string& path);
+BertFiles open_bert_files(const std::string& path);  // either
 
 bool is_bert(const JsonView& config);
 bool is_bert(const GgufFile& file);

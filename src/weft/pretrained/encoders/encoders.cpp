@@ -28,8 +28,12 @@ std::optional<EncoderKind> encoder_kind(const std::string& path) {
   return {};
 }
 
+BertFiles open_bert_files(const std::string& path) {
+  return is_gguf(path) ? open_gguf_bert(path) : open_hf_bert(path);
+}
+
 std::unique_ptr<Bert> open_bert(Context& context, const std::string& path, const EncoderUse& use) {
-  const BertFiles files = is_gguf(path) ? open_gguf_bert(path) : open_hf_bert(path);
+  const BertFiles files = open_bert_files(path);
   const EncoderShape& s = files.config.encoder;
   return load_encoder<Bert>(context, *files.stored, *files.names, files.config,
                             {.layers = s.layers, .heads = s.heads}, use);

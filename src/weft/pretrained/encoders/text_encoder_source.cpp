@@ -34,9 +34,19 @@ int64_t longest_text(const std::string& folder, int64_t context) {
                   limit_in(folder, kTokenizerConfig, "model_max_length", context));
 }
 
+// That matrices are stored in; f32 of wider ones, and of blocks.
+DType dtype_of(const StoredTensors& stored) {
+  DType found = DType::f32;
+  for (const StoredInfo& info : stored.all())
+    if (info.dims.size() == 2 && (info.dtype == DType::bf16 || info.dtype == DType::f16)) found = *info.dtype;
+  return found;
+}
+
 }  // namespace
 
 TextEncoderSource::TextEncoderSource(const std::string& path) : path_(path) {
+  const BertFiles files = open_bert_files(path);
+  config_ = files.config, dtype_ = dtype_of(*files.stored);
   if (is_gguf(path))
     read_gguf();
   else
@@ -45,14 +55,12 @@ TextEncoderSource::TextEncoderSource(const std::string& path) : path_(path) {
 
 // Where no file says otherwise, sentence-transformers takes the mean.
 void TextEncoderSource::read_folder() {
-  config_ = open_hf_bert(path_).config;
   embedding_ = read_embedding_rule(path_, Pooling::mean);
   context_ = longest_text(path_, config_.context());
   if (config_.labels > 0) scores_ = read_score_rule(path_);
 }
 
 void TextEncoderSource::read_gguf() {
-  config_ = open_gguf_bert(path_).config;
   const GgufFile file(path_);
   const std::string architecture(file.at("general.architecture").string());
   embedding_ = read_gguf_embedding_rule(file, Pooling::mean);
@@ -65,14 +73,6 @@ void TextEncoderSource::read_gguf() {
   if (told.size() != scores_.labels.size())
     throw Error("{}: key '{}' has {} labels, and the model {}", path_, names, told.size(), scores_.labels.size());
   scores_.labels.assign(told.begin(), told.end());
-}
-
-DType TextEncoderSource::dtype() const {
-  const auto stored = is_gguf(path_) ? open_gguf_tensors(path_) : open_weights(path_);
-  DType found = DType::f32;
-  for (const StoredInfo& info : stored->all())
-    if (info.dims.size() == 2 && (info.dtype == DType::bf16 || info.dtype == DType::f16)) found = *info.dtype;
-  return found;
 }
 
 std::optional<PairSurroundings> TextEncoderSource::around_pair(const Tokenizer& tokenizer) const {
@@ -94,7 +94,7 @@ std::optional<PairSurroundings> TextEncoderSource::around_pair_of_folder(const T
 std::optional<PairSurroundings> TextEncoderSource::around_pair_of_gguf(const Tokenizer& tokenizer) const {
   const std::span<const int32_t> before = tokenizer.before_text(), after = tokenizer.after_text();
   if (before.empty() || after.empty()) return {};
-  const bool is_bert = read_gguf_vocabulary(GgufFile(path_)).model == "bert";
+  const bool is_bert = tokenizer.name() == "wordpiece";
   PairSurroundings around{.before = {before.begin(), before.end()},
                           .between = {after.begin(), after.end()},
                           .after = {after.begin(), after.end()},

@@ -21,7 +21,7 @@ class TextEncoderSource {
   int64_t context() const { return context_; }
   const EmbeddingRule& embedding_rule() const { return embedding_; }
   const ScoreRule& score_rule() const { return scores_; }  // without labels where the model has none
-  DType dtype() const;                                     // that its matrices are stored in; f32 of wider ones
+  DType dtype() const { return dtype_; }                   // that its matrices are stored in; f32 of wider ones
   std::unique_ptr<Tokenizer> tokenizer() const;
   // What is put around a pair of texts; nothing where the tokenizer does not say. The model tells the second apart
   // where it has kinds of text and its tokenizer gives them (model_input_names of tokenizer_config.json). A GGUF file
@@ -36,6 +36,7 @@ class TextEncoderSource {
 
   std::string path_;
   BertConfig config_;
+  DType dtype_ = DType::f32;
   int64_t context_ = 0;
   EmbeddingRule embedding_;
   ScoreRule scores_;
