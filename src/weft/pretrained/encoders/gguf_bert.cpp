@@ -115,6 +115,9 @@ BertConfig read_gguf_config(const GgufBertFamily& family, const GgufFile& file) 
   bool is_causal = false;
   f.flag("attention.causal", is_causal, false);
   if (is_causal) f.refuse("attention.causal", "an encoder's tokens see those behind them");
+  std::string scaling;
+  f.text("rope.scaling.type", scaling, "none");
+  if (scaling != "none") f.refuse("rope.scaling.type", "positions of encoders are not scaled");
   c.vocab = description.vocab;
   c.kinds = rows_of(file, "token_types.weight");
   c.has_head = false;
