@@ -3,6 +3,7 @@
 #include "encoder_logits.h"
 #include "forward_ranks.h"
 #include "weft/base/file.h"
+#include "weft/pretrained/bidirectional_model.h"
 #include "weft/tensor/host_access.h"
 
 namespace weft::app {
@@ -36,12 +37,21 @@ void logits(const LogitsCommand& o) {
   }
   ForwardOptions forward = o.forward;
   forward.writes_texts = false;
+  const auto print_here = [&](ForwardModel& model, const std::vector<int32_t>& ids, const Tensor& result) {
+    if (model.is_driver()) print(o.output, ids, on_host(model.context().stream, result));
+  };
   run_forward(forward, [&](ForwardModel& model, const ModelSource&, Communicator&) {
     const ModelConfig& c = model.config();
     const std::vector<int32_t> ids = parse_ids(text, is_file ? "--ids-file" : "--ids", c.vocab);
     if (ids.empty()) throw UsageError("there are no tokens: write --ids 1,2,3, or name a file of them by --ids-file");
     if (int64_t(ids.size()) > c.context)
       throw UsageError("{} tokens were given, and the model's context is {}: give fewer", ids.size(), c.context);
+    if (c.bidirectional) {
+      BidirectionalModel both_ways(model);
+      TextRows rows = both_ways.no_texts();
+      rows.add(ids);
+      return print_here(model, ids, both_ways.logits(rows));
+    }
     std::vector<int32_t> positions(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) positions[i] = int32_t(i);
     const AttentionSpan whole{.q_end = int32_t(ids.size()), .k_end = int32_t(ids.size())};
@@ -50,8 +60,7 @@ void logits(const LogitsCommand& o) {
                     .num_tokens = int64_t(ids.size()),
                     .attention = {.positions = positions.data(), .spans = &whole, .num_spans = 1},
                     .runs = {&run, 1}};
-    const Tensor result = model.logits(pass, 0, pass.num_tokens);
-    if (model.is_driver()) print(o.output, ids, on_host(model.context().stream, result));
+    print_here(model, ids, model.logits(pass, 0, pass.num_tokens));
   });
 }
 

@@ -42,6 +42,7 @@ Opened open(const std::string& name, DType dtype, WithMtp mtp = WithMtp::no) {
     o.model.config = model_config_of(name);
   }
   complete(o.model.config);
+  if (o.model.config.bidirectional) require_writing(o.model.config, name);
   o.model.source = o.source.get(), o.model.dtype = dtype;
   return o;
 }

@@ -80,14 +80,15 @@ class OpenedText {
   EngineLimits limits(const EngineOptions& model) const {
     const int replicas = replicas_of(model.forward);
     EngineLimits limits{.max_running = model.engine.max_running * replicas,
-                        .max_waiting = model.engine.max_waiting * replicas,
-                        .is_encoder = bool(encoder_)};
+                        .max_waiting = model.engine.max_waiting * replicas};
     if (encoder_) {
+      limits.is_encoder = true;
       limits.vocab = encoder_->config().vocab, limits.context = encoder_->context();
       limits.labels = encoder_->config().labels;
     } else {
       const ModelConfig& config = source_->config();
       limits.vocab = config.vocab, limits.context = config.context, limits.labels = config.labels;
+      limits.is_encoder = config.bidirectional;
     }
     return limits;
   }

@@ -10,6 +10,7 @@
 #include "weft/base/ceil_div.h"
 #include "weft/base/file.h"
 #include "weft/comm/single/single.h"
+#include "weft/pretrained/bidirectional_model.h"
 #include "weft/pretrained/peft.h"
 #include "weft/serve/continuous_engine.h"
 #include "weft/serve/encoder_engine.h"
@@ -228,8 +229,29 @@ void drive(MeshEngine& engine, const Mesh& mesh, Communicator& job, const OnDriv
   on_driver(driver);
 }
 
+EncoderOptions encoder_options(const EngineOptions& o, int64_t context) {
+  return {.context = context,
+          .tokens_per_step = o.engine.tokens_per_step,
+          .max_running = o.engine.max_running,
+          .max_waiting = o.engine.max_waiting};
+}
+
+void drive_encoder(const EngineOptions& o, TextEncoder& model, Context& context, const Mesh& mesh,
+                   const EncoderOptions& options, Communicator& job, const OnDriver& on_driver) {
+  EncoderEngine engine(model, context, mesh, options);
+  drive(engine, mesh, job, on_driver, [&] {
+    o.output.text(fmt::format("weft: an encoder: up to {} texts and {} tokens a step", options.max_running,
+                              options.tokens_per_step));
+  });
+}
+
 void serve_on_rank(const EngineOptions& o, ForwardModel& model, const ModelSource& source, Communicator& job,
                    const OnDriver& on_driver) {
+  if (model.config().bidirectional) {
+    BidirectionalModel both_ways(model);
+    return drive_encoder(o, both_ways, model.context(), model.mesh(), encoder_options(o, model.config().context), job,
+                         on_driver);
+  }
   ContinuousOptions options = o.engine;
   std::unique_ptr<DraftModel> draft;
   if (o.has_draft_model() && model.is_driver()) {
@@ -259,21 +281,14 @@ void check_encoder_options(const EngineOptions& o) {
 // Its options were checked where its texts were opened.
 void serve_encoder(const EngineOptions& o, const OnDriver& on_driver) {
   const TextEncoderSource source(o.forward.model);
-  const EncoderOptions options{.context = source.context(),
-                               .tokens_per_step = o.engine.tokens_per_step,
-                               .max_running = o.engine.max_running,
-                               .max_waiting = o.engine.max_waiting};
+  const EncoderOptions options = encoder_options(o, source.context());
   ForwardOptions forward = o.forward;
   if (forward.mesh == "auto") forward.mesh.clear();  // encoders are small
   run_encoder(
       forward,
       [&](Context& context, const EncoderUse& use, Communicator& job) {
         const std::unique_ptr<Bert> model = open_bert(context, source.path(), use);
-        EncoderEngine engine(*model, context, *use.mesh, options);
-        drive(engine, *use.mesh, job, on_driver, [&] {
-          o.output.text(fmt::format("weft: an encoder: up to {} texts and {} tokens a step", options.max_running,
-                                    options.tokens_per_step));
-        });
+        drive_encoder(o, *model, context, *use.mesh, options, job, on_driver);
       },
       source.dtype());
 }
@@ -288,6 +303,7 @@ std::pair<std::string, std::string> split_name(const char* option, const std::st
 }
 
 ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokenizer_(source.tokenizer()) {
+  if (source.config().bidirectional) check_encoder_options(o);
   if (auto found = find_chat_template(o.template_file, source, *tokenizer_))
     model_.chat_template = std::make_shared<ChatTemplate>(std::move(*found));
   model_.name = name_of(o);
@@ -296,7 +312,7 @@ ModelText::ModelText(const EngineOptions& o, const ModelSource& source) : tokeni
   model_.reasoning_format = reasoning_format_of(o, model_.chat_template.get(), *tokenizer_, model_.tool_format);
   model_.end_tokens = stop_tokens(source, *tokenizer_);
   model_.sampling = sampling_of(o, source);
-  model_.embedding = embedding_of(o, source.embedding_rule());
+  set_vectors(o, source.embedding_rule(), source.config().hidden);
   model_.scores = source.score_rule();
   model_.relevance = relevance_of(o, *tokenizer_, model_.scores);
   constraints_ =
@@ -310,9 +326,15 @@ ModelText::ModelText(const EngineOptions& o, const TextEncoderSource& source) : 
   check_encoder_options(o);
   model_.name = name_of(o);
   model_.tokenizer = tokenizer_.get();
-  model_.embedding = embedding_of(o, source.embedding_rule());
+  set_vectors(o, source.embedding_rule(), source.config().encoder.hidden);
   model_.scores = source.score_rule();
   model_.relevance = relevance_of(source, *tokenizer_);
+}
+
+void ModelText::set_vectors(const EngineOptions& o, EmbeddingRule rule, int64_t width) {
+  model_.embedding = embedding_of(o, std::move(rule));
+  if (const auto& layers = model_.embedding.dense; !layers.empty())
+    model_.dense = std::make_shared<DenseLayers>(layers, width);
 }
 
 api::ServedModel ModelText::served_by(Engine& engine) {
@@ -344,6 +366,10 @@ void run_engine(const EngineOptions& options, const OnDriver& on_driver) {
         serve_on_rank(chosen, model, source, job, on_driver);
       },
       [&](const ModelSource& source, MeshShape& mesh, FarLayers& far) {
+        if (source.config().bidirectional) {  // which keeps no keys and values
+          if (options.forward.mesh == "auto") mesh = {};
+          return;
+        }
         if (options.drafts_itself()) require_own_draft(source.config(), source.path());
         if (options.forward.mesh == "auto") mesh = choose_mesh(options, source);
         const MemoryChoice choice = choose_memory(options, source, mesh);

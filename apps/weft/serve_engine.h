@@ -54,6 +54,8 @@ class ModelText {
   api::ServedModel served_by(Engine& engine);
 
  private:
+  void set_vectors(const EngineOptions& options, EmbeddingRule rule, int64_t width);
+
   const std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<constrain::ConstraintFactory> constraints_;
   api::ServedModel model_;

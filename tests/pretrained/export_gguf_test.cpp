@@ -59,6 +59,8 @@ constexpr Architecture kArchitectures[] = {
     {"gemma2", "gemma2"},
     {"gemma3", "gemma3"},
     {"gemma3_vision", "gemma3"},
+    {"gemma3_both_ways", "gemma-embedding"},
+    {"gemma3_both_ways_scores", ""},
     {"gemma4", "gemma4"},
     {"gemma4_moe", "gemma4"},
     {"gemma4_plain", ""},  // angles are stretched too
@@ -128,6 +130,8 @@ constexpr Architecture kArchitectures[] = {
     {"llama4_interleaved", ""},  // its few experts go with norms there
     {"llama4_vision", ""},
     {"llama3", "llama"},
+    {"llama_both_ways", "llama"},
+    {"eurobert", "llama"},
     {"llama_bias_tied", "llama"},
     {"llama_linear", "llama"},
     {"llama_yarn", "llama"},

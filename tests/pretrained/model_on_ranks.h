@@ -4,6 +4,7 @@
 
 #include "support/rank.h"
 #include "weft/comm/threads/run_ranks.h"
+#include "weft/pretrained/bidirectional_model.h"
 #include "weft/serve/generator.h"
 
 namespace weft {
@@ -49,9 +50,17 @@ inline void on_ranks(const ModelConfig& config, const MeshShape& shape, const Ke
   });
 }
 
+inline Tensor logits_of_whole(ForwardModel& model, const WholePass& whole) {
+  if (!model.config().bidirectional) return model.logits(whole.pass, 0, whole.pass.num_tokens);
+  BidirectionalModel reader(model);
+  TextRows rows = reader.no_texts();
+  rows.add({whole.pass.ids, size_t(whole.pass.num_tokens)});
+  return reader.logits(rows);
+}
+
 // Adds to `all` on the driver.
 inline void add_logits(ForwardModel& model, const WholePass& whole, Logits& all) {
-  const Tensor logits = model.logits(whole.pass, 0, whole.pass.num_tokens);
+  const Tensor logits = logits_of_whole(model, whole);
   if (!model.is_driver()) return;
   for (int64_t t = 0; t < logits.dim(0); ++t) {
     all.emplace_back();

@@ -11,6 +11,7 @@
 #include "support/message_of.h"
 #include "support/rank.h"
 #include "weft/comm/single/single.h"
+#include "weft/pretrained/bidirectional_model.h"
 #include "weft/pretrained/encoders/encoders.h"
 #include "weft/tensor/device_lost.h"
 
@@ -33,13 +34,33 @@ Request score_of(std::vector<int32_t> ids, int64_t second_text = 0) {
   return request;
 }
 
+// A BERT, or a decoder whose tokens see all of their text.
+class OpenedEncoder {
+ public:
+  OpenedEncoder(Context& context, const Mesh& mesh, const std::string& folder) {
+    if (encoder_kind(folder)) {
+      encoder_ = open_bert(context, folder, {DType::f32, &mesh});
+      return;
+    }
+    source_ = open_model(folder);
+    forward_ = std::make_unique<ForwardModel>(context, mesh, *source_, DType::f32, BlockChoice{});
+    encoder_ = std::make_unique<BidirectionalModel>(*forward_);
+  }
+  TextEncoder& operator*() { return *encoder_; }
+
+ private:
+  std::unique_ptr<ModelSource> source_;
+  std::unique_ptr<ForwardModel> forward_;
+  std::unique_ptr<TextEncoder> encoder_;
+};
+
 // Calls body(engine) beside an engine on every rank of a mesh.
 void with_encoder(const std::string& folder, const MeshShape& shape, const EncoderOptions& options,
                   const std::function<void(EncoderEngine&)>& body) {
   run_ranks(shape.size(), [&](Communicator& world) {
     TestRank rank(cpu_kernels());
     const Mesh mesh(world, shape);
-    const auto model = open_bert(rank.context, folder, {DType::f32, &mesh});
+    OpenedEncoder model(rank.context, mesh, folder);
     EncoderEngine engine(*model, rank.context, mesh, options);
     if (!engine.is_driver()) return engine.run();
     std::thread thread([&] {
@@ -52,21 +73,25 @@ void with_encoder(const std::string& folder, const MeshShape& shape, const Encod
 }
 
 struct EncoderCase {
-  const char* model;  // with labels
+  const char *model, *folder;  // with labels
   MeshShape mesh;
 };
 
 class EncoderEngineTest : public testing::TestWithParam<EncoderCase> {
  protected:
   const MeshShape mesh_ = GetParam().mesh;
-  const GoldenModel scored_{GetParam().model, "golden_encoders"};
+  const GoldenModel scored_{GetParam().model, GetParam().folder};
+  // A text's scores are those of its last token, where there are some of each.
+  std::vector<double> scores() const { return scored_.logits().back(); }
 };
 
 std::vector<EncoderCase> encoder_cases() {
   std::vector<EncoderCase> all;
-  for (const char* model : {"bert_scores", "modernbert_scores"})
+  for (const auto& [model, folder] :
+       {std::pair("bert_scores", "golden_encoders"), std::pair("modernbert_scores", "golden_encoders"),
+        std::pair("gemma3_both_ways_scores", "golden")})
     for (const MeshShape& mesh : {MeshShape{}, MeshShape{.tp = 2}, MeshShape{.pp = 2}, MeshShape{.pp = 2, .tp = 2}})
-      all.push_back({model, mesh});
+      all.push_back({model, folder, mesh});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Meshes, EncoderEngineTest, testing::ValuesIn(encoder_cases()), [](const auto& test) {
@@ -74,12 +99,13 @@ INSTANTIATE_TEST_SUITE_P(Meshes, EncoderEngineTest, testing::ValuesIn(encoder_ca
 });
 
 TEST_P(EncoderEngineTest, GivesWhatTheModelGives) {
-  with_encoder(scored_.path(), mesh_, {.context = 16}, [&](EncoderEngine& engine) {
-    EXPECT_EQ(engine.limits().context, 16);
-    EXPECT_EQ(engine.limits().labels, int64_t(scored_.logits()[0].size()));
+  const int64_t context = std::max<int64_t>(16, int64_t(scored_.ids().size()));
+  with_encoder(scored_.path(), mesh_, {.context = context}, [&](EncoderEngine& engine) {
+    EXPECT_EQ(engine.limits().context, context);
+    EXPECT_EQ(engine.limits().labels, int64_t(scores().size()));
     const Heard scored = ask(engine, score_of(scored_.ids(), scored_.number_or("second_text", 0))).get();
     ASSERT_EQ(scored.embedding.size(), 1u);
-    EXPECT_NEAR(double(scored.embedding[0]), scored_.logits()[0][0], kSingle);
+    EXPECT_NEAR(double(scored.embedding[0]), scores()[0], kSingle);
     EXPECT_EQ(scored.finish.usage.prompt_tokens, int64_t(scored_.ids().size()));
     const auto hidden = scored_.rows("hidden");
     for (const Pooling pooling : {Pooling::last, Pooling::first, Pooling::mean, Pooling::weighted_mean}) {

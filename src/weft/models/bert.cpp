@@ -35,6 +35,7 @@ Bert::Bert(const BertConfig& c, const Partition& partition, const Stages& stages
 Var Bert::hidden(Context& context, const TextRows& texts) {
   Pass pass = texts.pass();
   const Pass local = texts.local_pass();
+  pass.local = &local;
   if (has_distances())
     pass.attention.bias =
         spread_buckets(context, config_.distances, distances_.value).slice_rows(heads_.begin, heads_.count);
@@ -45,7 +46,7 @@ Var Bert::hidden(Context& context, const TextRows& texts) {
       x = x + apply(context, EmbeddingOp{kinds_, nullptr, texts.kinds(), texts.positions(), texts.num_rows()});
     return embedding_norm_(x);
   };
-  const Var x = encoder_(context, pass, embed, &local);
+  const Var x = encoder_(context, pass, embed);
   return x && config_.has_final_norm() ? final_norm_(x) : x;
 }
 

@@ -5,7 +5,7 @@
 #pragma once
 #include "weft/autograd/ops/activation.h"
 #include "weft/models/encoder.h"
-#include "weft/models/text_rows.h"
+#include "weft/models/text_encoder.h"
 #include "weft/nn/distance_attention.h"
 
 namespace weft {
@@ -29,20 +29,18 @@ struct BertConfig {
   bool has_transform() const { return has_head || (labels > 0 && !has_pooler); }
 };
 
-class Bert {
+class Bert final : public TextEncoder {
  public:
   // The layers are cut; what is around them is whole on every rank of the first or the last stage.
   explicit Bert(const BertConfig& config, const Partition& partition = {}, const Stages& stages = {});
   const BertConfig& config() const { return config_; }
-  // Without any yet.
-  TextRows no_texts() const { return {config_.first_position, config_.kinds > 1, config_.encoder.reach}; }
+  Sizes sizes() const override { return {config_.vocab, config_.context(), config_.encoder.hidden, config_.labels}; }
+  TextRows no_texts() const override { return {config_.first_position, config_.kinds > 1, config_.encoder.reach}; }
 
-  // The last layer's output for each row, [T, H]. Here and below: on the last stage; empty on the others. Tokens are
-  // those of the vocabulary, and no text is longer than the context.
-  Var hidden(Context& context, const TextRows& texts);
-  // Of what hidden() gave: [T, V], and [texts, labels]; UsageError without such a head.
+  Var hidden(Context& context, const TextRows& texts) override;
+  // Of what hidden() gave, [T, V], on the last stage; UsageError without such a head.
   Tensor logits(const Var& hidden);
-  Tensor scores(const Var& hidden, const TextRows& texts);
+  Tensor scores(const Var& hidden, const TextRows& texts) override;
 
   // Those of this stage.
   void each_param(auto&& visit) {

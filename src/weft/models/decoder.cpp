@@ -48,6 +48,7 @@ Decoder::Decoder(const ModelConfig& c, const Partition& partition, const Decoder
     final_streams_.emplace("final_streams", streams, partition);
   }
   final_norm_.emplace("final_norm", partition_.tensor.replicated({c.hidden}), norm_config(c));
+  if (!c.has_head) return;
   tied_ = embedding_ ? &*embedding_ : embedding;
   if (c.scores_texts())
     head_.emplace(std::string(kScoreName), partition_.tensor.replicated_inside({c.labels, c.hidden}),
@@ -148,7 +149,8 @@ Var Decoder::forward(Context& context, const Pass& pass, const Var& in, Brackets
                                                          : inputs[i],
                                  .keys = is_shared ? &shared[config_.is_local(layer)] : nullptr,
                                  .selected = selected};
-    x = (*blocks_[i])(x, *here, recompute_.of(layer), i + 1 == blocks_.size() && !has_wanted ? wanted : nullptr,
+    const Pass& seen = here->local && config_.is_local(layer) ? *here->local : *here;
+    x = (*blocks_[i])(x, seen, recompute_.of(layer), i + 1 == blocks_.size() && !has_wanted ? wanted : nullptr,
                       others);
     x.last() = brackets.leave(group++, x.last());
   }
@@ -186,6 +188,7 @@ Var Decoder::leave_head(const Var& result, Brackets& brackets) {
 }
 
 Var Decoder::logits(const Var& hidden) {
+  if (!config_.has_head) throw UsageError("the model was saved without its head for tokens: it has no logits");
   if (config_.scores_texts()) return {text_scores(*hidden.context, head(), hidden.value), hidden.context};
   const Var logits = linear(scaled(hidden, config_.logit_scale), {&head_weight(), head().bias});
   return config_.logit_softcap > 0 ? apply(*hidden.context, SoftcapOp{config_.logit_softcap}, logits) : logits;

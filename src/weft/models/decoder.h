@@ -80,6 +80,7 @@ class Decoder {
     return {&head_weight(), head_bias_ ? &*head_bias_ : nullptr, config_.logit_softcap, config_.scores_texts()};
   }
   // Logits [rows, V] of chosen rows of hidden(); or scores [rows, labels], f32 (f64 beside f64), without gradients.
+  // Throws UsageError without a head.
   Var logits(const Var& hidden);
   // Of a model with such a part: what its logits of a token further on are made of, from what forward() gave of these
   // rows and the tokens that come next, host memory [rows].
@@ -121,7 +122,8 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<HyperConnection> final_streams_;
   std::optional<Norm> final_norm_;
-  std::optional<Param> head_;       // [V, H] or [labels, H]; absent when tied to an embedding on this rank
+  std::optional<Param>
+      head_;  // [V, H] or [labels, H]; absent when tied to an embedding on this rank, or there is none
   std::optional<Param> head_bias_;  // [V]
   std::optional<Mtp> mtp_;
   std::optional<Param> mtp_embedding_;  // where the embedding is on another rank, and no head is tied to it

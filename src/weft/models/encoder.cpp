@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "weft/models/text_rows.h"
-
 namespace weft {
 
 Encoder::Encoder(const std::string& name, const ModelConfig& config, const Partition& partition, const Stages& stages,
@@ -17,14 +15,14 @@ Encoder::Encoder(const std::string& name, const ModelConfig& config, const Parti
     blocks_.push_back(std::make_unique<Block>(fmt::format("{}layers.{}", name, i), i, config_, rope_, partition));
 }
 
-Var Encoder::operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin, const Pass* local) {
+Var Encoder::operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin) {
   Residual x{stages_.is_first() ? begin() : stages_.receive(context, {pass.num_tokens, config_.hidden})};
   if (!std::exchange(has_tables_, true)) rope_.prepare(context, Context::wide(x.x.value.dtype()));
   rope_.prepare(context, pass);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const bool is_local = config_.is_local(mine_.begin + int64_t(i));
-    check(!is_local || local, "local layers have a pass of their own");
-    x = (*blocks_[i])(x, is_local ? *local : pass, RecomputePolicy::What::nothing);
+    check(!is_local || pass.local, "local layers have a pass of their own");
+    x = (*blocks_[i])(x, is_local ? *pass.local : pass, RecomputePolicy::What::nothing);
   }
   if (stages_.is_last()) return x.sum();
   stages_.send(x.sum());

@@ -20,8 +20,8 @@ class Encoder {
   Encoder(const Encoder&) = delete;
 
   // What comes of the layers, on the last stage; an empty Var on the others. begin: on the first stage, what they
-  // read. local: the pass of local layers, where there are any.
-  Var operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin, const Pass* local = nullptr);
+  // read. Local layers have a pass of their own (Pass::local).
+  Var operator()(Context& context, const Pass& pass, FunctionRef<Var()> begin);
 
   int64_t num_layers() const { return int64_t(blocks_.size()); }  // of this stage
 

@@ -55,6 +55,13 @@ ModelConfig hunyuan(const char* family) {
   return c;
 }
 
+// Boizard et al., "EuroBERT: Scaling Multilingual Encoders for European Languages", 2025.
+ModelConfig eurobert() {
+  ModelConfig c = named("eurobert", {});
+  c.bidirectional = true, c.rope_theta = 250000;
+  return c;
+}
+
 ModelConfig helium() {
   ModelConfig c = named("helium", {});
   c.norm_eps = 1e-8f, c.rope_theta = 1e5;
@@ -238,6 +245,7 @@ const std::vector<Family>& llama_families() {
       {named("internlm3", ModelConfig{}), Presets{}},
       {named("iquestcoder", ModelConfig{}), Presets{}},
       {cwm(), Presets{}},
+      {eurobert(), Presets{}},
       {helium(), Presets{}},
       {qwen2_moe(), Presets{}},
       {hunyuan("hunyuan_v1_dense"), Presets{}},

@@ -84,7 +84,11 @@ struct ModelConfig {
   // Above 0: in place of logits of tokens, the model makes so many scores of a text of what its last token is left
   // at, by a head of its own, which is not tied and has neither a bias, a scale nor a cap. A reward has one.
   int64_t labels = 0;
-  bool bias = false;  // in all projections and LayerNorms; or in some of them:
+  // Every token sees all of its text: the model makes vectors or scores of texts and writes none. Local layers see
+  // window / 2 tokens to both sides.
+  bool bidirectional = false;
+  bool has_head = true;  // false, of such a model: there are no logits of tokens
+  bool bias = false;     // in all projections and LayerNorms; or in some of them:
   bool qkv_bias = false, output_bias = false, mlp_bias = false, norm_bias = false;
   bool expert_bias = false;  // in those of experts and in their router
   float dropout = 0;
@@ -224,6 +228,7 @@ struct ModelConfig {
   LoraConfig lora;  // adapters beside the projections; where there are some, they alone are trained
 
   bool scores_texts() const { return labels > 0; }
+  bool writes_texts() const { return !scores_texts() && !bidirectional; }
   int64_t num_outputs() const { return scores_texts() ? labels : vocab; }  // of the head
   bool has_mlp(int64_t layer) const { return block != BlockKind::single || stands_in(mlp_layers, layer); }
   bool has_mixer(int64_t layer) const { return block != BlockKind::single || !stands_in(mlp_layers, layer); }
@@ -320,6 +325,10 @@ struct ModelConfig {
     return std::ranges::binary_search(ascending, layer);
   }
 };
+
+// Of attention that reaches so many tokens to both sides.
+constexpr int64_t window_of(int64_t reach) { return 2 * reach + 1; }
+constexpr int64_t reach_of(int64_t window) { return window / 2; }
 
 // Fills what is 0 with what the rest implies; throws UsageError naming the key that makes the shape impossible.
 void complete(ModelConfig& config);

@@ -134,7 +134,7 @@ int64_t ModelConfig::num_params() const {
     if (attends(i)) mixers = mixers + attention_params(*this, i);
   Count norms = Count(num_block_norms(block)) * one_norm * mtp_layers;
   for (int64_t i = 0; i < layers; ++i) norms = norms + Count(num_block_norms(block_of(i))) * one_norm;
-  Count rest = h * vocab + h * (tie_embeddings ? 0 : num_outputs()) + one_norm;
+  Count rest = h * vocab + h * (tie_embeddings || !has_head ? 0 : num_outputs()) + one_norm;
   if (position == PositionKind::learned) rest = rest + h * context;
   if (embedding_norm) rest = rest + one_norm;
   if (head_bias) rest = rest + vocab;
@@ -278,6 +278,7 @@ double projections(const ModelConfig& c, int64_t layer) {
 double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
   const int64_t most = c.is_local(layer) ? c.window : c.selects_keys() ? c.index_topk : seq_len;
   const double n = double(seq_len), w = double(most);
+  if (c.bidirectional) return most >= seq_len ? n : w - (w * w - 1) / 4 / n;
   if (most >= seq_len) return (n + 1) / 2;
   if (!c.is_local(layer) || !c.chunked_window) return (w * (w + 1) / 2 + (n - w) * w) / n;
   const double chunks = double(seq_len / c.window), rest = double(seq_len % c.window);
@@ -285,7 +286,8 @@ double mean_keys(const ModelConfig& c, int64_t layer, int64_t seq_len) {
 }
 
 double head_work(const ModelConfig& c) {
-  return double(c.hidden) * double(c.num_outputs()) + double(stream_matrix(c, false).value);
+  const int64_t outputs = c.has_head ? c.num_outputs() : 0;
+  return double(c.hidden) * double(outputs) + double(stream_matrix(c, false).value);
 }
 
 LayerWork layer_work(const ModelConfig& c, int64_t layer, int64_t seq_len) {

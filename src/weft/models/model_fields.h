@@ -60,6 +60,10 @@ class ModelFields {
     shape();
     v.flag("tie_embeddings", c.tie_embeddings), v.flag("embedding_norm", c.embedding_norm);
     v.flag("head_bias", c.head_bias), v.number("labels", c.labels);
+    v.flag("bidirectional", c.bidirectional);
+    v.begin_group("bidirectional", c.bidirectional);
+    v.flag("has_head", c.has_head);
+    v.end_group();
     v.flag("bias", c.bias), v.flag("qkv_bias", c.qkv_bias), v.flag("output_bias", c.output_bias);
     v.flag("mlp_bias", c.mlp_bias), v.flag("norm_bias", c.norm_bias);
     choice("block", kBlockNames, c.block);

@@ -33,7 +33,8 @@ void TextRows::add_local_spans(const AttentionSpan& text) {
 }
 
 Pass TextRows::pass_of(const std::vector<AttentionSpan>& spans) const {
-  return {.num_tokens = num_rows(),
+  return {.ids = ids_.data(),
+          .num_tokens = num_rows(),
           .attention = {.positions = positions_.data(), .spans = spans.data(), .num_spans = int(spans.size())}};
 }
 

@@ -22,14 +22,17 @@ class TextRows {
   int64_t num_rows() const { return int64_t(ids_.size()); }
   int64_t num_texts() const { return int64_t(spans_.size()); }
   Pass pass() const { return pass_of(spans_); }
-  Pass local_pass() const { return pass_of(local_spans_); }  // its rule has window_of(reach)
+  Pass local_pass() const {
+    return pass_of(local_spans_);
+  }  // its rule has window_of(reach), see models/model_config.h
   // Of each row.
   const int32_t* ids() const { return ids_.data(); }
   const int32_t* positions() const { return positions_.data(); }
   const int32_t* kinds() const { return kinds_.data(); }  // 0 or, of a second text, 1
   const int32_t* texts() const { return texts_.data(); }  // which text it is of
-  // Of each text, the row of its first token, and how many it has.
+  // Of each text, the rows of its first and last tokens, and how many it has.
   std::span<const int32_t> firsts() const { return firsts_; }
+  int32_t last(int64_t text) const { return spans_[size_t(text)].q_end - 1; }
   int64_t num_tokens(int64_t text) const { return spans_[size_t(text)].q_end - spans_[size_t(text)].q_begin; }
 
  private:
@@ -42,8 +45,5 @@ class TextRows {
   std::vector<int32_t> ids_, positions_, kinds_, texts_, firsts_;
   std::vector<AttentionSpan> spans_, local_spans_;
 };
-
-// Of attention that reaches so many tokens to both sides.
-constexpr int64_t window_of(int64_t reach) { return 2 * reach + 1; }
 
 }  // namespace weft

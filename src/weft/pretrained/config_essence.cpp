@@ -33,6 +33,7 @@ ModelConfig essence(ModelConfig c) {
       if (told.has_mixer(i) && !told.is_recurrent(i)) c.attention_layers.push_back(i);
     if (c.attention_layers.empty()) c.attention_every = c.layers + 1;
   }
+  if (!c.has_head) c.has_head = c.tie_embeddings = true;  // it is not read
   if (c.window == 0) c.local_rope_theta = 0;
   c.first_local_layer = c.global_every = 0, c.global_layers.clear();
   for (int64_t i = 0; i < c.layers; ++i)

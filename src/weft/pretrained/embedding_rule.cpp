@@ -11,6 +11,7 @@
 #include "weft/base/json.h"
 #include "weft/formats/gguf.h"
 #include "weft/formats/gguf_writer.h"
+#include "weft/formats/safetensors_shards.h"
 
 namespace weft {
 namespace {
@@ -29,8 +30,9 @@ constexpr Mode kModes[] = {{"pooling_mode_lasttoken", "lasttoken", Pooling::last
 
 constexpr const char *kModules = "modules.json", *kPrompts = "config_sentence_transformers.json";
 constexpr const char *kPromptsKey = "prompts", *kDefaultPrompt = "default_prompt_name", *kMode = "pooling_mode";
-constexpr std::string_view kPoolingFolder = "1_Pooling", kNormalizeFolder = "2_Normalize";
+constexpr std::string_view kPoolingFolder = "1_Pooling";
 constexpr const char* kPrefix = "sentence_transformers.models.";
+constexpr const char* kVector = "sentence_embedding";
 constexpr uint64_t kMostModuleBytes = uint64_t(1) << 20;
 
 JsonDocument read_json(const std::string& file) {
@@ -56,6 +58,26 @@ void read_pooling(const JsonView& json, EmbeddingRule& rule) {
   else
     rule.unknown = fmt::format("pooling by {}", fmt::join(modes, " and "));
   if (!json.boolean_or("include_prompt", true)) rule.unknown = "pooling without the prompt (include_prompt)";
+}
+
+// The folder of a layer; what of it weft does not do.
+std::string read_dense(const std::string& folder, const JsonView& json, std::vector<DenseLayer>& layers) {
+  constexpr int64_t kMost = int64_t(1) << 16;
+  constexpr const char *kInput = "module_input_name", *kResidual = "use_residual",
+                       *kActivation = "activation_function";
+  const std::string activation = json.string_or(kActivation, "torch.nn.modules.activation.Tanh");
+  const std::optional<Activation> known = torch_activation(activation);
+  if (!known) return fmt::format("a module Dense with {} = {}", kActivation, activation);
+  if (const std::string input = json.string_or(kInput, kVector); input != kVector)
+    return fmt::format("a module Dense of {}", input);
+  if (json.boolean_or(kResidual, false)) return fmt::format("a module Dense with {}", kResidual);
+  layers.push_back({.file = folder,
+                    .weight = "linear.weight",
+                    .bias = json.boolean_or("bias", true) ? "linear.bias" : "",
+                    .in = json.at("in_features").integer(1, kMost),
+                    .out = json.at("out_features").integer(1, kMost),
+                    .activation = *known});
+  return {};
 }
 
 void read_prompts(const JsonView& json, EmbeddingRule& rule) {
@@ -85,8 +107,10 @@ std::string to_text(const EmbeddingRule& rule) {
   if (!rule.unknown.empty()) return fmt::format("no vectors of texts, which its files make by {}", rule.unknown);
   constexpr std::string_view kAre[] = {"the last hidden state", "the first hidden state", "means of hidden states",
                                        "means of hidden states, later ones weighing more"};
-  std::string text =
-      fmt::format("vectors of texts are {}{}", kAre[size_t(rule.pooling)], rule.normalises ? ", of length 1" : "");
+  std::string text = fmt::format("vectors of texts are {}", kAre[size_t(rule.pooling)]);
+  if (!rule.dense.empty())
+    text += fmt::format(", through {} projection(s) to {} elements", rule.dense.size(), rule.dense.back().out);
+  if (rule.normalises) text += ", of length 1";
   if (!rule.prompts.empty()) text += fmt::format(", with prompts {}", prompt_names(rule));
   return text;
 }
@@ -104,12 +128,36 @@ EmbeddingRule read_embedding_rule(const std::string& folder, Pooling otherwise) 
       read_pooling(read_json(join_path(folder_of(module, folder), "config.json")).root(), rule);
     else if (kind == "Normalize")
       rule.normalises = true;
-    else if (kind != "Transformer")
-      rule.unknown = fmt::format("a module {}", kind);
+    else if (kind == "Dense" && !rule.normalises) {
+      const std::string layer = folder_of(module, folder);
+      const std::string unknown = read_dense(layer, read_json(join_path(layer, "config.json")).root(), rule.dense);
+      if (!unknown.empty()) rule.unknown = unknown;
+    } else if (kind != "Transformer")
+      rule.unknown = fmt::format("a module {}{}", kind, kind == "Dense" ? " behind Normalize" : "");
   }
   if (exists(FileSystem::real(), prompts)) read_prompts(read_json(prompts).root(), rule);
   return rule;
 }
+
+namespace {
+
+void write_dense(const DenseLayers::Layer& layer, const std::string& folder, FileSystem& fs) {
+  const DenseLayer& shape = layer.shape;
+  const bool has_bias = !layer.bias.empty();
+  const nlohmann::json config{{"in_features", shape.in},
+                              {"out_features", shape.out},
+                              {"bias", has_bias},
+                              {"activation_function", torch_name_of(shape.activation)}};
+  write_file_atomically(fs, join_path(folder, "config.json"), to_json_text(config, 2) + "\n");
+  std::vector<SafetensorsInfo> infos{{"linear.weight", DType::f32, Shape{shape.out, shape.in}}};
+  if (has_bias) infos.push_back({"linear.bias", DType::f32, Shape{shape.out}});
+  SafetensorsShardsWriter writer(fs, folder, infos);
+  writer.write(std::as_bytes(std::span(layer.weight)));
+  if (has_bias) writer.write(std::as_bytes(std::span(layer.bias)));
+  writer.finish();
+}
+
+}  // namespace
 
 void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs) {
   if (rule == EmbeddingRule() || !rule.unknown.empty()) return;
@@ -125,7 +173,14 @@ void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::
   };
   add("", "Transformer");
   add(kPoolingFolder, "Pooling");
-  if (rule.normalises) add(kNormalizeFolder, "Normalize");
+  const auto folder_of_next = [&](const char* kind) { return fmt::format("{}_{}", modules.size(), kind); };
+  const DenseLayers dense(rule.dense, hidden);
+  for (const DenseLayers::Layer& layer : dense.all()) {
+    const std::string path = folder_of_next("Dense");
+    add(path, "Dense");
+    write_dense(layer, join_path(folder, path), fs);
+  }
+  if (rule.normalises) add(folder_of_next("Normalize"), "Normalize");
   json pooling{{"word_embedding_dimension", hidden}, {"include_prompt", true}};
   for (const char* flag : {"max_tokens", "mean_sqrt_len_tokens"})
     pooling[fmt::format("pooling_mode_{}", flag)] = false;
@@ -164,6 +219,16 @@ EmbeddingRule read_gguf_embedding_rule(const GgufFile& file, Pooling otherwise) 
     rule.unknown = type > 0 && size_t(type) < kGgufNames.size()
                        ? fmt::format("pooling by {}", kGgufNames[size_t(type)])
                        : fmt::format("pooling of type {}", type);
+  for (const std::string_view name : kGgufDense) {
+    const GgufTensor* const tensor = file.find_tensor(name);
+    if (!tensor) continue;
+    if (tensor->dims.size() != 2) throw Error("{}: tensor {} must be a matrix", file.path(), name);
+    rule.dense.push_back({.file = file.path(),
+                          .weight = std::string(name),
+                          .bias = {},
+                          .in = tensor->dims[0],
+                          .out = tensor->dims[1]});
+  }
   return rule;
 }
 
@@ -174,7 +239,21 @@ bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architec
                        : rule.pooling == Pooling::first ? kGgufFirst
                                                         : kGgufLast;
   metadata.set<uint32_t>(pooling_key(architecture), uint32_t(type));
-  return rule == EmbeddingRule{.pooling = rule.pooling};
+  const std::vector<std::string> names = gguf_dense_names(architecture, rule.dense);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string key = fmt::format("{}.{}", architecture, names[i].substr(0, names[i].find('.')));
+    metadata.set<uint32_t>(key + "_feat_in", uint32_t(rule.dense[i].in));
+    metadata.set<uint32_t>(key + "_feat_out", uint32_t(rule.dense[i].out));
+  }
+  return names.size() == rule.dense.size() && rule == EmbeddingRule{.pooling = rule.pooling, .dense = rule.dense};
+}
+
+std::vector<std::string> gguf_dense_names(std::string_view architecture, std::span<const DenseLayer> layers) {
+  const auto is_plain = [](const DenseLayer& l) { return l.bias.empty() && l.activation == Activation::identity; };
+  if (architecture != "gemma-embedding" || layers.size() > std::size(kGgufDense) ||
+      !std::ranges::all_of(layers, is_plain))
+    return {};
+  return {kGgufDense, kGgufDense + layers.size()};
 }
 
 }  // namespace weft

@@ -31,12 +31,13 @@ std::optional<std::string> text_of(const HfFamily& family, const ModelConfig& co
       json["architectures"] = {score_class_of(family.architecture)};
       write_labels(json, config.labels);
     }
-    const std::string text = to_json_text(json, 2);
-    ModelConfig read = parse_hf_config(text, "config.json").model;
-    read.mtp_layers = config.mtp_layers;  // tensors say so
+    const auto read_again = [&] { return parse_hf_config(to_json_text(json, 2), "config.json").model; };
+    ModelConfig read = read_again();
+    if (config.bidirectional && !read.bidirectional) json["is_causal"] = false, read = read_again();
+    read.mtp_layers = config.mtp_layers, read.has_head = config.has_head;  // tensors say so
     if (essence(read) != essence(config)) return {};
     names_of(family, config);
-    return text;
+    return to_json_text(json, 2);
   } catch (const Error&) {  // it has no words for some part of the model
     return {};
   }

@@ -183,6 +183,11 @@ Exported export_gguf(const ModelSource& opened, const std::string& path, const G
   const size_t num_weights = infos.size();
   for (const auto& [name, factors] : description.factors)
     infos.push_back({name + ".weight", GgmlType::f32, Shape{int64_t(factors.size())}});
+  const EmbeddingRule rule = source.embedding_rule();
+  const std::vector<std::string> dense_names = gguf_dense_names(description.architecture, rule.dense);
+  const DenseLayers dense(std::span(rule.dense).first(dense_names.size()), config.hidden);
+  for (size_t i = 0; i < dense_names.size(); ++i)
+    infos.push_back({dense_names[i], GgmlType::f32, Shape{rule.dense[i].out, rule.dense[i].in}});
   const GgufMetadata metadata =
       metadata_of(source, description, options.type.value_or(infos.front().type), exported.notes);
   const std::string temporary = path + ".tmp";
@@ -191,6 +196,7 @@ Exported export_gguf(const ModelSource& opened, const std::string& path, const G
     GgufWriter writer(fs, temporary, infos, metadata);
     write_tensors(writer, source, tensors, {infos.begin(), infos.begin() + std::ptrdiff_t(num_weights)});
     for (const auto& [name, factors] : description.factors) writer.write(std::as_bytes(std::span(factors)));
+    for (const DenseLayers::Layer& layer : dense.all()) writer.write(std::as_bytes(std::span(layer.weight)));
     writer.finish();
     rename_path(fs, temporary, path);
   } catch (...) {

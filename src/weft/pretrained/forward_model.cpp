@@ -172,6 +172,12 @@ Tensor ForwardModel::predict(const Pass& pass, std::span<const int32_t> from, st
   return rows.empty() ? Tensor{} : logits_of_rows(hidden, rows);
 }
 
+Var ForwardModel::hidden(const Pass& pass) {
+  Var left;
+  run(pass, [&](const Var& x) { left = model_->forward(context_, pass, x, brackets()); });
+  return left;
+}
+
 Var ForwardModel::result(const Pass& pass, Decoder::Head head) {
   Var made;
   run(pass, [&](const Var& x) { made = model_->result(context_, pass, x, brackets(), head); });

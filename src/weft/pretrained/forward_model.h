@@ -58,6 +58,8 @@ class ForwardModel {
   Tensor predict(const Pass& pass, std::span<const int32_t> from, std::span<const int32_t> rows);
   // What the head read for these rows, [rows, H], after the last norm; valid as long.
   const Tensor& chosen_hidden() const { return chosen_hidden_; }
+  // What is left of all rows after the last norm, [T, H], on the last stage; empty elsewhere.
+  Var hidden(const Pass& pass);
   // On the last stage, what `head` makes of what it would read; empty elsewhere.
   Var result(const Pass& pass, Decoder::Head head);
   // What the head would read, [T, H], and the head; empty but on the last stage.

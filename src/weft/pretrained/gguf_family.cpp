@@ -26,6 +26,17 @@ const std::vector<GgufFamily>& families() {
   return all;
 }
 
+constexpr const char* kCausal = "attention.causal";
+
+void direction_field(GgufFields& f, ModelConfig& c) {
+  const bool is_known = c.bidirectional;  // of the architecture
+  bool is_causal = !is_known;
+  f.flag(kCausal, is_causal, is_causal);
+  c.bidirectional = !is_causal;
+  if (c.bidirectional && !is_known && c.window > 0)
+    f.refuse(kCausal, "of models with local layers it must be true: what these see to both sides is not known");
+}
+
 // Llama 3's scaling as factors of each pair, which is all that a file keeps of it.
 ModelConfig with_factors(ModelConfig c) {
   RopeScaling& s = c.rope_scaling;
@@ -76,6 +87,7 @@ std::optional<GgufDescription> description_of(const GgufFamily& family, const Mo
     if (c.rope_scaling.kind == Kind::longrope)
       c.rope_scaling.attention_factor = kept(c).rope_scaling.attention_factor;
     family.fields(fields, c);
+    if (c.bidirectional) fields.set(kCausal, false);
     if (kept(config_of(d)) != kept(config)) return {};
     names_of(family, config);
   } catch (const Error&) {  // it has no words for some part of the model
@@ -117,6 +129,7 @@ ModelConfig config_of(const GgufDescription& description) {
   c.tie_embeddings = !description.has_head;
   GgufFields fields(description);
   family.fields(fields, c);
+  direction_field(fields, c);
   if (c.vocab == 0) throw Error("{} has no tensor 'token_embd.weight' with rows", description.source);
   try {
     complete(c);

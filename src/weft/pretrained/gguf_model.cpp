@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "weft/formats/ggml_blocks.h"
+#include "weft/pretrained/embedding_rule.h"
 #include "weft/pretrained/held_blocks.h"
 
 namespace weft {
@@ -143,6 +144,7 @@ GgufModel read_gguf_model(const GgufFile& file, bool with_mtp) {
   for (int64_t i = model.config.layers - model.config.shared_kv_layers; i < model.config.layers; ++i)
     for (const char* part : {"attn_k", "attn_v", "attn_k_norm"})
       model.not_weights.push_back(fmt::format("blk.{}.{}.weight", i, part));
+  for (const std::string_view name : kGgufDense) model.not_weights.emplace_back(name);
   // Layers behind the model's, which predict a token further on.
   if (description.keys.contains("nextn_predict_layers"))
     for (const GgufTensor& tensor : file.tensors())

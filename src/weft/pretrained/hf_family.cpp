@@ -76,6 +76,15 @@ class KeysOfFile {
   std::map<std::string, std::string, std::less<>> keys_;
 };
 
+// What any family may say, beside those with a key of their own.
+void bidirectional_field(HfFields& f, ModelConfig& c) {
+  bool is_causal = true;
+  f.flag("is_causal", is_causal, true);
+  c.bidirectional = !is_causal;
+  if (c.bidirectional && c.window > 0)
+    f.refuse("is_causal", "of models with local layers it must be true: what these see to both sides is not known");
+}
+
 HfConfig parse_decoder(const JsonView& json) {
   const std::string source = json.source();
   const HfFamily& family = family_of(json, source);
@@ -83,6 +92,7 @@ HfConfig parse_decoder(const JsonView& json) {
   HfFields fields(json);
   if (json.has("quantization_config")) config.quantization = parse_hf_quantization(json["quantization_config"]);
   family.fields(fields, config.model);
+  if (!config.model.bidirectional) bidirectional_field(fields, config.model);
   if (scores_texts(json)) config.model.labels = num_labels_of(json);
   if (config.has_stacks() && !family.names_of_stacks)
     throw Error("{}: quantization_config.quant_method = \"mxfp4\" is not supported of {} models", source,
@@ -111,7 +121,8 @@ const std::vector<HfFamily>& hf_families() {
           hf_kimi_families(),       hf_lfm2_families(),      hf_minimax_families(),  hf_nemotron_families(),
           hf_nemotron_h_families(), hf_opt_families(),       hf_seed_oss_families(), hf_smollm_families(),
           hf_stablelm_families(),   hf_starcoder_families(), hf_helium_families(),   hf_kolibri_families(),
-          hf_minicpm_families(),    hf_apertus_families(),   hf_gptj_families(),     hf_nanochat_families()})
+          hf_minicpm_families(),    hf_apertus_families(),   hf_gptj_families(),     hf_nanochat_families(),
+          hf_eurobert_families()})
       families.insert(families.end(), some.begin(), some.end());
     return families;
   }();

@@ -167,6 +167,12 @@ void require_writing(const ModelConfig& config, std::string_view named) {
     throw UsageError(
         "{} scores texts and writes none: weft serve answers /classify with it, and weft logits shows its scores",
         named);
+  if (config.bidirectional)
+    throw UsageError(
+        "{} reads texts in both directions and writes none: weft serve makes vectors of texts with it, and weft "
+        "logits "
+        "shows its logits",
+        named);
 }
 
 }  // namespace weft

@@ -106,7 +106,7 @@ std::unique_ptr<ModelSource> open_model(const std::string& path,
                                         Checkpoint::Check check = Checkpoint::Check::all_bytes,
                                         WithMtp mtp = WithMtp::no);
 
-// Throws UsageError where a model scores texts and writes none, whose head has no logits of tokens. named: what names
+// Throws UsageError where a model scores texts or reads them in both directions, and writes none. named: what names
 // it, as "--draft models/small".
 void require_writing(const ModelConfig& config, std::string_view named);
 

@@ -146,6 +146,15 @@ HfConfig with_mtp(HfConfig config, const StoredTensors& weights) {
   return config;
 }
 
+// A model that makes vectors of texts may have been saved without its head.
+void find_head(HfConfig& config, const StoredTensors& weights) {
+  ModelConfig& c = config.model;
+  if (c.tie_embeddings || c.scores_texts()) return;
+  for (const ParamNames& names : names_of(*config.family, c))
+    if (names.param == "head.weight") c.has_head = weights.find(names.stored.front()) != nullptr;
+  if (!c.has_head) complete(c);
+}
+
 // What a file says is constant is what weft computes with; 16 bits may have rounded it.
 void check_constants(const HfFamily& family, const StoredTensors& weights) {
   for (const StoredInfo& info : weights.all())
@@ -157,6 +166,9 @@ void check_constants(const HfFamily& family, const StoredTensors& weights) {
         throw Error("{}: tensor {} is {}: only {} is supported", weights.path(), info.to_text(), value, c.value);
     }
 }
+
+// Where no file says what a text's vector is: of a token that sees all before it the last one knows most.
+Pooling usual_pooling(const ModelConfig& c) { return c.bidirectional ? Pooling::mean : Pooling::last; }
 
 class HuggingFaceSource final : public ModelSource {
  public:
@@ -189,7 +201,7 @@ class HuggingFaceSource final : public ModelSource {
     const auto json = generation_config();
     return json ? read_sampling_defaults(json->root()) : SamplingDefaults();
   }
-  EmbeddingRule embedding_rule() const override { return read_embedding_rule(path()); }
+  EmbeddingRule embedding_rule() const override { return read_embedding_rule(path(), usual_pooling(config())); }
   ScoreRule score_rule() const override { return config().scores_texts() ? read_score_rule(path()) : ScoreRule(); }
 
  private:
@@ -225,7 +237,7 @@ class GgufSource final : public ModelSource {
   std::optional<ChatTemplate::Text> chat_template() const override { return read_gguf_chat_template(*file_); }
   SpecialIds special_ids() const override { return read_gguf_special_ids(*file_); }
   SamplingDefaults sampling_defaults() const override { return read_gguf_sampling_defaults(*file_); }
-  EmbeddingRule embedding_rule() const override { return read_gguf_embedding_rule(*file_); }
+  EmbeddingRule embedding_rule() const override { return read_gguf_embedding_rule(*file_, usual_pooling(config())); }
 
  private:
   GgufSource(const GgufModel& model, std::unique_ptr<GgufFile>&& file)
@@ -304,6 +316,7 @@ std::unique_ptr<ModelSource> open_model(const std::string& path, Checkpoint::Che
     HfConfig config = read_hf_config(path);
     std::unique_ptr<StoredTensors> weights = open_tensors(path, config);
     if (mtp == WithMtp::yes) config = with_mtp(std::move(config), *weights);
+    if (config.model.bidirectional) find_head(config, *weights);
     return std::make_unique<HuggingFaceSource>(path, config, std::move(weights));
   }
   return std::make_unique<CheckpointSource>(Checkpoint::open(find_checkpoint(path), check), mtp);

@@ -15,16 +15,17 @@ bool is_scored(const Sequence& s) { return s.request.kind == Request::Kind::weig
 
 }  // namespace
 
-EncoderEngine::EncoderEngine(Bert& model, Context& context, const Mesh& mesh, const EncoderOptions& options)
+EncoderEngine::EncoderEngine(TextEncoder& model, Context& context, const Mesh& mesh, const EncoderOptions& options)
     : model_(model), context_(context), mesh_(mesh), options_(options) {
   if (mesh.shape().dp() > 1)
     throw UsageError("--mesh dp={}: each replica has an engine of its own, as weft serve gives it: leave dp out",
                      mesh.shape().dp());
-  limits_ = {.vocab = model.config().vocab,
-             .context = std::min(options.context, model.config().context()),
+  const TextEncoder::Sizes sizes = model.sizes();
+  limits_ = {.vocab = sizes.vocab,
+             .context = std::min(options.context, sizes.context),
              .max_running = options.max_running,
              .max_waiting = options.max_waiting,
-             .labels = model.config().labels,
+             .labels = sizes.labels,
              .is_encoder = true};
 }
 
@@ -88,7 +89,7 @@ void EncoderEngine::compute(std::span<const SequencePtr> texts) {
   Tensor states, scores;
   if (std::ranges::any_of(texts, scored)) scores = floats_on_host(context_, model_.scores(hidden, rows));
   if (!std::ranges::all_of(texts, scored)) states = floats_on_host(context_, hidden.value);
-  const int64_t width = model_.config().encoder.hidden, labels = model_.config().labels;
+  const auto [vocab, context, width, labels] = model_.sizes();
   for (int64_t i = 0, row = 0; i < int64_t(texts.size()); row += texts[size_t(i++)]->num_prompt) {
     Sequence& s = *texts[size_t(i)];
     s.prefilled = Clock::now();

@@ -2,7 +2,7 @@
 #pragma once
 #include <deque>
 
-#include "weft/models/bert.h"
+#include "weft/models/text_encoder.h"
 #include "weft/parallel/mesh.h"
 #include "weft/serve/mesh_engine.h"
 
@@ -22,7 +22,7 @@ class EncoderEngine : public MeshEngine {
  public:
   // Every rank of the mesh makes one with the same options and runs it. What it is given outlives the engine. Throws
   // UsageError for a mesh with replicas: each has an engine of its own.
-  EncoderEngine(Bert& model, Context& context, const Mesh& mesh, const EncoderOptions& options);
+  EncoderEngine(TextEncoder& model, Context& context, const Mesh& mesh, const EncoderOptions& options);
 
   bool is_driver() const override { return mesh_.is_driver(); }
 
@@ -41,7 +41,7 @@ class EncoderEngine : public MeshEngine {
   void send(const TextRows& rows, std::span<const SequencePtr> texts);
   void broadcast(std::vector<int32_t>& words);
 
-  Bert& model_;
+  TextEncoder& model_;
   Context& context_;
   const Mesh& mesh_;
   const EncoderOptions options_;

@@ -61,6 +61,10 @@ StepRunner::StepRunner(ForwardModel& model, int64_t num_blocks, int64_t block_to
       cache_(model.context(), int(model.config().layers + model.config().mtp_layers), num_blocks,
              ceil_div(block_tokens, model.mesh().shape().cp), format, num_states),
       adapters_(std::move(adapters)) {
+  if (model.config().bidirectional)
+    throw UsageError(
+        "a model that reads texts in both directions keeps no keys and values of them: weft serve makes "
+        "vectors of texts with it");
   const MeshShape& shape = model.mesh().shape();
   if (shape.cp > 1 && shape.ep > 1)
     throw UsageError("--mesh cp={},ep={}: served models are cut by one of the two: leave ep or cp out", shape.cp,

@@ -147,6 +147,12 @@ void check_labels(Toml& toml, const Recipe& r) {
     toml.reject("data.format", "texts of classes have one form, {\"text\", \"label\"}: remove the key");
 }
 
+void check_direction(Toml& toml, const Recipe& r) {
+  if (r.model.bidirectional)
+    toml.reject("model.bidirectional",
+                "training predicts each token from those before it: write false, or another model to begin with");
+}
+
 // What the part that predicts further on does not go with.
 void check_mtp(Toml& toml, const Recipe& r) {
   if (r.model.mtp_layers == 0) return;
@@ -398,6 +404,7 @@ Recipe read_recipe(Toml& toml) {
   read_policy(toml, r);
   check_mtp(toml, r);
   check_labels(toml, r);
+  check_direction(toml, r);
   r.optimizer = read_optimizer(toml, r.train.steps);
   r.log.dir = toml.get<std::string>("log.dir", "runs/weft");
   read_offload_dir(toml, r);

@@ -22,6 +22,7 @@ std::vector<HfFamily> hf_bamba_families();
 std::vector<HfFamily> hf_olmo_hybrid_families();
 std::vector<HfFamily> hf_mimo_families();
 std::vector<HfFamily> hf_cohere_families();
+std::vector<HfFamily> hf_eurobert_families();
 std::vector<HfFamily> hf_exaone_families();
 std::vector<HfFamily> hf_glm_families();
 std::vector<HfFamily> hf_gpt_oss_families();

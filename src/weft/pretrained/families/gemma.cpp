@@ -65,13 +65,16 @@ void gemma3_rope_fields(HfFields& f, ModelConfig& c) {
   f.number("rope_local_base_freq", c.local_rope_theta, 10000);
 }
 
+// Where every token sees all of its text, half of config.json's window lies to each side.
 void gemma3_fields(HfFields& f, ModelConfig& c) {
+  if (c.bidirectional && c.window > 0) c.window = 2 * reach_of(c.window);
   local_fields(f, c);
   gemma3_rope_fields(f, c);
   cap_field(f, "attn_logit_softcapping", c.attention_softcap, 0);
   cap_field(f, "final_logit_softcapping", c.logit_softcap, 0);
   f.size("sliding_window_pattern", c.global_every, 6);
-  f.only("use_bidirectional_attention", false);
+  f.flag("use_bidirectional_attention", c.bidirectional, false);
+  if (f.is_reading() && c.bidirectional) c.window = window_of(c.window / 2);
   layer_types_field(f, c);
 }
 

@@ -51,6 +51,16 @@ void gemma3_fields(GgufFields& f, ModelConfig& c) {
   f.number("final_logit_softcapping", c.logit_softcap, 0);
 }
 
+// EmbeddingGemma: half of the window lies to each side.
+void gemma_embedding_fields(GgufFields& f, ModelConfig& c) {
+  if (!f.is_reading() && !c.bidirectional) f.refuse("attention.causal", "it must be false");
+  if (!f.is_reading() && c.window > 0) c.window = 2 * reach_of(c.window);
+  gemma3_fields(f, c);
+  if (!f.is_reading()) return;
+  c.bidirectional = true;
+  if (c.window > 0) c.window = window_of(c.window / 2);
+}
+
 // Of all pairs of a head the first turn: the others' angles are divided by a number without end, nearly.
 constexpr float kStands = 1e30f;
 void turned_share_fields(GgufFields& f, ModelConfig& c) {
@@ -182,6 +192,7 @@ std::vector<GgufFamily> gguf_gemma_families() {
   return {{"gemma", "gemma", rms_and_embedding_fields, names},
           {"gemma2", "gemma2", gemma2_fields, names},
           {"gemma3", "gemma3", gemma3_fields, names},
+          {"gemma-embedding", "gemma3", gemma_embedding_fields, names},
           {"gemma4", "gemma4", gemma4_fields, gemma4_names}};
 }
 

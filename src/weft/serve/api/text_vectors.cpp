@@ -3,6 +3,8 @@
 
 #include <mutex>
 
+#include "weft/serve/unit_length.h"
+
 namespace weft::api {
 namespace {
 
@@ -25,7 +27,7 @@ class VectorsJob {
       request.adapter = plan_.adapter;
       if (tells_texts_apart()) request.second_text = plan_.second_texts[i];
       request.pooling = plan_.model->embedding.pooling;
-      request.normalises = plan_.model->embedding.normalises;
+      request.normalises = plan_.model->embedding.normalises && !plan_.model->dense;
       request.weighed = weighed_;
       try {
         ids.push_back(plan_.model->engine->submit(std::move(request), std::make_unique<Sink>(self, i)));
@@ -50,15 +52,21 @@ class VectorsJob {
    public:
     Sink(std::shared_ptr<VectorsJob> job, size_t index) : job_(std::move(job)), index_(index) {}
     void on_tokens(std::span<const TokenEvent>) override {}
-    void on_vector(std::span<const float> vector) override {
-      job_->vectors_[index_].assign(vector.begin(), vector.end());
-    }
+    void on_vector(std::span<const float> vector) override { job_->take(index_, vector); }
     void on_finish(const Finish& finish) override { job_->finish(finish); }
 
    private:
     const std::shared_ptr<VectorsJob> job_;
     const size_t index_;
   };
+
+  void take(size_t index, std::span<const float> made) {
+    std::vector<float>& vector = vectors_[index];
+    vector.assign(made.begin(), made.end());
+    if (!weighed_.empty() || !plan_.model->dense) return;
+    plan_.model->dense->apply(vector);
+    if (plan_.model->embedding.normalises) to_unit_length(vector);
+  }
 
   void finish(const Finish& finish) {
     const std::lock_guard lock(mutex_);
