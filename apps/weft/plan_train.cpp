@@ -31,7 +31,11 @@ bool is_recipe(const std::string& model) { return model.ends_with(".toml"); }
 bool is_own_layout(const TrainPlanOptions& o) { return is_recipe(o.model) && o.mesh == "recipe"; }
 
 ModelConfig model_of(const std::string& name) {
-  if (std::filesystem::exists(name)) return model_config_of(name);
+  if (std::filesystem::exists(name)) {
+    ModelConfig config = model_config_of(name);
+    if (config.bidirectional) require_writing(config, name);  // training predicts what comes next
+    return config;
+  }
   return preset(name);
 }
 
