@@ -26,7 +26,7 @@ struct Pass {
   // Adapters that belong to rows and not to the model; null where it is never asked for any. With none of them a row
   // may have other bits than with null.
   const RowAdapters* lora = nullptr;
-  const Pass* local = nullptr;  // of local layers, where their spans are others; it outlives this
+  const Pass* local = nullptr;         // of local layers, where their spans are others; it outlives this
   const WantedRows* wanted = nullptr;  // the rows whose results are asked for; null: all
   uint64_t seed = 0;
   int64_t step = 0;

@@ -57,7 +57,7 @@ struct ServedModel {
   std::vector<int32_t> end_tokens;  // each ends an answer
   SamplingDefaults sampling = {};   // where a request says nothing
   EmbeddingRule embedding = {};
-  std::shared_ptr<const DenseLayers> dense = {};  // what a text's vector goes through in the end; null: nothing
+  std::shared_ptr<const DenseLayers> dense = {};    // what a text's vector goes through in the end; null: nothing
   std::shared_ptr<const Relevance> relevance = {};  // null: texts are compared by their vectors
   ScoreRule scores = {};                            // of a model that scores texts
   ConstraintFactory* constraints = nullptr;         // null: output of a given form is not offered
