@@ -276,6 +276,7 @@ void check_encoder_options(const EngineOptions& o) {
   refuse(!o.draft.empty(), "--draft", "writes no texts");
   refuse(!o.adapters.empty(), "--lora", "runs without adapters");
   refuse(!o.adapter_folder.empty(), "--lora-dir", "runs without adapters");
+  refuse(o.device_map != "near", "--device-map", "is held in memory as a whole");
 }
 
 // Its options were checked where its texts were opened.

@@ -5,6 +5,7 @@
 
 #include "cli/served_program.h"
 #include "pretrained/golden_models.h"
+#include "weft/pretrained/embedding_rule.h"
 
 namespace weft {
 namespace {
@@ -100,6 +101,40 @@ TEST_F(ServeTest, EncodersMakeVectorsAndScores) {
     EXPECT_EQ(served.stop(), 0) << served.said();
   }
   EXPECT_NE(program_.run("serve " + plain.path() + " --lora a=b").err.find("--lora"), std::string::npos);
+}
+
+// A matrix that leaves the first three elements, of a decoder whose tokens see all of their text.
+TEST_F(ServeTest, ProjectionsArePartOfAVector) {
+  constexpr int64_t kHidden = 32, kWidth = 3;
+  const GoldenModel golden("gemma3_both_ways");
+  std::ofstream(golden.path() + "/tokenizer.json") << kWords;
+  const auto vector_of = [&](const std::string& mesh) {
+    ServedProgram served(program_, {golden.path(), "--served-model-name", "m", "--mesh", mesh});
+    EXPECT_GT(served.port(), 0) << served.said();
+    const auto said = post(served.port(), "/v1/embeddings", {{"model", "m"}, {"input", "w2 w0 w7"}});
+    EXPECT_EQ(said.status, 200) << said.body;
+    EXPECT_EQ(post(served.port(), "/v1/completions", {{"model", "m"}, {"prompt", "w2"}}).status, 501);
+    EXPECT_EQ(served.stop(), 0) << served.said();
+    return Json::parse(said.body)["data"][0]["embedding"].get<std::vector<double>>();
+  };
+  const std::vector<double> whole = vector_of("tp=2");
+  ASSERT_EQ(whole.size(), size_t(kHidden));
+  std::vector<float> first(kWidth * kHidden);
+  for (int64_t i = 0; i < kWidth; ++i) first[size_t(i * kHidden + i)] = 1;
+  const std::string layer = program_.path("layer");
+  std::filesystem::create_directories(layer);
+  SafetensorsWriter writer(FileSystem::real(), layer + "/model.safetensors",
+                           {{"linear.weight", DType::f32, Shape{kWidth, kHidden}}});
+  writer.write(std::as_bytes(std::span(first)));
+  writer.finish();
+  const DenseLayer dense{.file = layer, .weight = "linear.weight", .bias = {}, .in = kHidden, .out = kWidth};
+  write_embedding_rule({.pooling = Pooling::mean, .dense = {dense}}, kHidden, golden.path(), FileSystem::real());
+  const std::vector<double> made = vector_of("dp=2");
+  ASSERT_EQ(made.size(), size_t(kWidth));
+  const double length = std::sqrt(whole[0] * whole[0] + whole[1] * whole[1] + whole[2] * whole[2]);
+  for (size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], whole[i] / length, 1e-5);
+  EXPECT_NE(program_.run("serve " + golden.path() + " --device-map auto").err.find("--device-map"),
+            std::string::npos);
 }
 
 TEST_F(ServeTest, ReplicasShareTheRequests) {

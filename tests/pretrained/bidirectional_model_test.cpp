@@ -128,6 +128,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(WrongDirection{"even_window", [](ModelConfig& c) { c.window = 4; }, "model.window = 4"},
                     WrongDirection{"chunks", [](ModelConfig& c) { c.window = 5, c.chunked_window = true; }, "chunks"},
                     WrongDirection{"states", [](ModelConfig& c) { c.attention_every = 2; }, "states"},
+                    WrongDirection{
+                        "lengths",
+                        [](ModelConfig& c) { c.rope_scaling = {.kind = RopeScaling::Kind::dynamic, .factor = 2}; },
+                        "rope_scaling"},
                     WrongDirection{"head", [](ModelConfig& c) { c.bidirectional = c.has_head = false; }, "has_head"}),
     [](const auto& test) { return test.param.name; });
 

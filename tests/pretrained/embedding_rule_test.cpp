@@ -210,6 +210,24 @@ TEST(DenseLayersTest, RefuseWhatDoesNotFit) {
   EXPECT_NE(message_of([&] { DenseLayers(std::span(&layer, 1), 5); }).find("have 5"), std::string::npos);
 }
 
+// Without files these have other vectors than models that write.
+TEST(EmbeddingRuleTest, IsKeptOfModelsThatReadBothWays) {
+  const GoldenModel golden("eurobert");
+  EXPECT_EQ(open_model(golden.path())->embedding_rule(), EmbeddingRule{.pooling = Pooling::mean});
+  for (const Pooling pooling : {Pooling::mean, Pooling::last, Pooling::first}) {
+    std::filesystem::remove(golden.path() + "/modules.json");
+    const EmbeddingRule rule{.pooling = pooling};
+    write_embedding_rule(rule, 32, golden.path(), FileSystem::real(), Pooling::mean);
+    const auto source = open_model(golden.path());
+    EXPECT_EQ(source->embedding_rule(), rule);
+    const TemporaryFolder to;
+    export_hugging_face(*source, to / "folder");
+    EXPECT_EQ(open_model(to / "folder")->embedding_rule(), rule);
+    export_gguf(*source, to / "model.gguf");
+    EXPECT_EQ(open_model(to / "model.gguf")->embedding_rule(), rule);
+  }
+}
+
 TEST(EmbeddingRuleTest, ProjectionsAreKeptByConversions) {
   const GoldenModel golden("gemma3_both_ways");
   const TemporaryFolder layers;

@@ -412,6 +412,10 @@ void complete_bidirectional(ModelConfig& c) {
     throw UsageError(
         "model.bidirectional: layers with states or latents, chunks of tokens (model.chunked_window) and "
         "model.mtp_layers go from each token to the next: leave these out, or write false");
+  if (c.rope_scaling.depends_on_length())
+    throw UsageError(
+        "model.bidirectional: texts of one step have lengths of their own, by which positions cannot be stretched: "
+        "write another model.rope_scaling, or false");
   if (c.window > 0 && c.window % 2 == 0)
     throw UsageError(
         "model.window = {}: with model.bidirectional a token sees as many tokens before it as behind it: write an "

@@ -122,8 +122,8 @@ class Decoder {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<HyperConnection> final_streams_;
   std::optional<Norm> final_norm_;
-  std::optional<Param>
-      head_;  // [V, H] or [labels, H]; absent when tied to an embedding on this rank, or there is none
+  // [V, H] or [labels, H]; absent when tied to an embedding on this rank, or where there is none
+  std::optional<Param> head_;
   std::optional<Param> head_bias_;  // [V]
   std::optional<Mtp> mtp_;
   std::optional<Param> mtp_embedding_;  // where the embedding is on another rank, and no head is tied to it

@@ -4,6 +4,17 @@
 #include <vector>
 
 namespace weft {
+namespace {
+
+// What `read` makes of the texts' pass, with that of local layers.
+auto of_pass(const TextRows& texts, auto&& read) {
+  Pass pass = texts.pass();
+  const Pass local = texts.local_pass();
+  pass.local = &local;
+  return read(pass);
+}
+
+}  // namespace
 
 BidirectionalModel::BidirectionalModel(ForwardModel& model) : model_(model) {
   check(model.config().bidirectional, "a model that reads from token to token has another engine");
@@ -22,10 +33,7 @@ TextRows BidirectionalModel::no_texts() const {
 }
 
 Var BidirectionalModel::hidden(Context&, const TextRows& texts) {
-  Pass pass = texts.pass();
-  const Pass local = texts.local_pass();
-  pass.local = &local;
-  return model_.hidden(pass);
+  return of_pass(texts, [&](const Pass& pass) { return model_.hidden(pass); });
 }
 
 Tensor BidirectionalModel::scores(const Var& hidden, const TextRows& texts) {
@@ -40,10 +48,7 @@ Tensor BidirectionalModel::scores(const Var& hidden, const TextRows& texts) {
 }
 
 Tensor BidirectionalModel::logits(const TextRows& texts) {
-  Pass pass = texts.pass();
-  const Pass local = texts.local_pass();
-  pass.local = &local;
-  return model_.logits(pass, 0, pass.num_tokens);
+  return of_pass(texts, [&](const Pass& pass) { return model_.logits(pass, 0, pass.num_tokens); });
 }
 
 }  // namespace weft

@@ -159,8 +159,9 @@ void write_dense(const DenseLayers::Layer& layer, const std::string& folder, Fil
 
 }  // namespace
 
-void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs) {
-  if (rule == EmbeddingRule() || !rule.unknown.empty()) return;
+void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs,
+                          Pooling otherwise) {
+  if (rule == EmbeddingRule{.pooling = otherwise} || !rule.unknown.empty()) return;
   using nlohmann::json;
   json modules = json::array();
   const auto add = [&](std::string_view path, const char* kind) {
@@ -232,8 +233,9 @@ EmbeddingRule read_gguf_embedding_rule(const GgufFile& file, Pooling otherwise) 
   return rule;
 }
 
-bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule) {
-  if (rule == EmbeddingRule()) return true;
+bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule,
+                               Pooling otherwise) {
+  if (rule == EmbeddingRule{.pooling = otherwise}) return true;
   if (rule.pooling == Pooling::weighted_mean || !rule.unknown.empty()) return false;
   const int64_t type = rule.pooling == Pooling::mean    ? kGgufMean
                        : rule.pooling == Pooling::first ? kGgufFirst

@@ -59,15 +59,17 @@ std::string to_text(const EmbeddingRule& rule);
 // config_sentence_transformers.json. Without these, `otherwise` and the length 1. Throws Error naming what is
 // malformed.
 EmbeddingRule read_embedding_rule(const std::string& folder, Pooling otherwise = Pooling::last);
-// Nothing where it is the default, or has something unknown. hidden: the elements of a vector, before `dense`, whose
-// weights are written as well.
-void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs);
+// Nothing where it is what would be read without files, or has something unknown. hidden: the elements of a vector,
+// before `dense`, whose weights are written as well.
+void write_embedding_rule(const EmbeddingRule& rule, int64_t hidden, const std::string& folder, FileSystem& fs,
+                          Pooling otherwise = Pooling::last);
 
 // Of the key "ARCHITECTURE.pooling_type", as llama.cpp has it, `otherwise` where it says none; and of the tensors
 // dense_2 and dense_3.
 EmbeddingRule read_gguf_embedding_rule(const GgufFile& file, Pooling otherwise = Pooling::last);
 // Gives whether the file then says all of it, with the tensors that gguf_dense_names tells.
-bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule);
+bool write_gguf_embedding_rule(GgufMetadata& metadata, std::string_view architecture, const EmbeddingRule& rule,
+                               Pooling otherwise = Pooling::last);
 // What an architecture's files call the weights of each of these layers; empty where they cannot have them.
 std::vector<std::string> gguf_dense_names(std::string_view architecture, std::span<const DenseLayer> layers);
 inline constexpr std::string_view kGgufDense[] = {"dense_2.weight", "dense_3.weight"};

@@ -215,7 +215,7 @@ Exported export_hugging_face(const ModelSource& source, const std::string& folde
   const EmbeddingRule rule = source.embedding_rule();
   if (!rule.unknown.empty())
     exported.notes.push_back(fmt::format("what makes vectors of texts was left out: {}", rule.unknown));
-  write_embedding_rule(rule, source.config().hidden, made.path(), fs);
+  write_embedding_rule(rule, source.config().hidden, made.path(), fs, usual_pooling(source.config()));
   write_tensors(source, *text.family, tensors, dtypes, codes, made.path(), fs);
   write_file_atomically(fs, join_path(made.path(), kConfigName),
                         config_text(source, text, dtypes.front(), codes, use.ids, folder, exported.notes, fs));

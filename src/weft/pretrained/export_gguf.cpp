@@ -149,7 +149,7 @@ GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& descr
   if (const auto chat = source.chat_template()) metadata.set_string(kGgufChatTemplateKey, chat->text);
   write_gguf_sampling_defaults(metadata, source.sampling_defaults());
   if (const EmbeddingRule rule = source.embedding_rule();
-      !write_gguf_embedding_rule(metadata, description.architecture, rule))
+      !write_gguf_embedding_rule(metadata, description.architecture, rule, usual_pooling(source.config())))
     notes.push_back(fmt::format("the file does not say all of this: {}", to_text(rule)));
   return metadata;
 }

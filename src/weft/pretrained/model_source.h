@@ -110,6 +110,9 @@ std::unique_ptr<ModelSource> open_model(const std::string& path,
 // it, as "--draft models/small".
 void require_writing(const ModelConfig& config, std::string_view named);
 
+// What a text's vector is where no file says: of a token that sees all before it the last one knows most.
+inline Pooling usual_pooling(const ModelConfig& c) { return c.bidirectional ? Pooling::mean : Pooling::last; }
+
 // The tokens that end a text: the tokenizer's, and those that the model's files name.
 std::vector<int32_t> stop_tokens(const ModelSource& source, const Tokenizer& tokenizer);
 // A text to continue: with what the model expects before it, but not with what would end it.

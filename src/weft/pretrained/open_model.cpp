@@ -167,9 +167,6 @@ void check_constants(const HfFamily& family, const StoredTensors& weights) {
     }
 }
 
-// Where no file says what a text's vector is: of a token that sees all before it the last one knows most.
-Pooling usual_pooling(const ModelConfig& c) { return c.bidirectional ? Pooling::mean : Pooling::last; }
-
 class HuggingFaceSource final : public ModelSource {
  public:
   HuggingFaceSource(const std::string& folder, const HfConfig& config, std::unique_ptr<StoredTensors> weights)
