@@ -22,9 +22,7 @@ class TextRows {
   int64_t num_rows() const { return int64_t(ids_.size()); }
   int64_t num_texts() const { return int64_t(spans_.size()); }
   Pass pass() const { return pass_of(spans_); }
-  Pass local_pass() const {
-    return pass_of(local_spans_);
-  }  // its rule has window_of(reach), see models/model_config.h
+  Pass local_pass() const { return pass_of(local_spans_); }  // its rule's window is window_of(reach)
   // Of each row.
   const int32_t* ids() const { return ids_.data(); }
   const int32_t* positions() const { return positions_.data(); }

@@ -23,12 +23,10 @@ struct DenseLayer {
 // With their weights, in fp32. May be used by many threads.
 class DenseLayers {
  public:
-  DenseLayers() = default;  // none
   // Throws Error naming the file and the tensor that is missing or has another shape, or the layer that does not read
   // what the one before it gives. width: of a vector as the model makes it.
   DenseLayers(std::span<const DenseLayer> layers, int64_t width);
 
-  bool empty() const { return layers_.empty(); }
   void apply(std::vector<float>& vector) const;
 
   struct Layer {

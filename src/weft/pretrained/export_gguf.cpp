@@ -129,8 +129,8 @@ void write_tensors(GgufWriter& writer, const ModelSource& source, const std::vec
   }
 }
 
-GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& description, GgmlType type,
-                         std::vector<std::string>& notes) {
+GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& description, const EmbeddingRule& rule,
+                         GgmlType type, std::vector<std::string>& notes) {
   GgufMetadata metadata;
   add_keys(metadata, description);
   std::string name = source.path();
@@ -148,8 +148,7 @@ GgufMetadata metadata_of(const ModelSource& source, const GgufDescription& descr
   }
   if (const auto chat = source.chat_template()) metadata.set_string(kGgufChatTemplateKey, chat->text);
   write_gguf_sampling_defaults(metadata, source.sampling_defaults());
-  if (const EmbeddingRule rule = source.embedding_rule();
-      !write_gguf_embedding_rule(metadata, description.architecture, rule, usual_pooling(source.config())))
+  if (!write_gguf_embedding_rule(metadata, description.architecture, rule, usual_pooling(source.config())))
     notes.push_back(fmt::format("the file does not say all of this: {}", to_text(rule)));
   return metadata;
 }
@@ -189,7 +188,7 @@ Exported export_gguf(const ModelSource& opened, const std::string& path, const G
   for (size_t i = 0; i < dense_names.size(); ++i)
     infos.push_back({dense_names[i], GgmlType::f32, Shape{rule.dense[i].out, rule.dense[i].in}});
   const GgufMetadata metadata =
-      metadata_of(source, description, options.type.value_or(infos.front().type), exported.notes);
+      metadata_of(source, description, rule, options.type.value_or(infos.front().type), exported.notes);
   const std::string temporary = path + ".tmp";
   make_way(fs, temporary);
   try {

@@ -163,16 +163,15 @@ void load_values(Context& context, const ModelSource& source, Decoder& model) {
 }
 
 void require_writing(const ModelConfig& config, std::string_view named) {
+  if (config.writes_texts()) return;
   if (config.scores_texts())
     throw UsageError(
         "{} scores texts and writes none: weft serve answers /classify with it, and weft logits shows its scores",
         named);
-  if (config.bidirectional)
-    throw UsageError(
-        "{} reads texts in both directions and writes none: weft serve makes vectors of texts with it, and weft "
-        "logits "
-        "shows its logits",
-        named);
+  throw UsageError(
+      "{} reads texts in both directions and writes none: weft serve makes vectors of texts with it, and weft logits "
+      "shows its logits",
+      named);
 }
 
 }  // namespace weft
