@@ -93,7 +93,7 @@ void verify(const VerifyCommand& o, const std::vector<std::string>& overrides) {
   VerifySources sources{.data = dataset,
                         .start = start.get(),
                         .teacher = teacher.get(),
-                        .make_answerer = make_engine_answerer,
+                        .make_answerer = answers.recording(),  // its answers are cut as those that are compared
                         .make_reward = ComparedAnswers::made_up_reward};
   make_comparable(one, sources);
   const auto alone = make_single_communicator();

@@ -119,15 +119,15 @@ TEST_F(VerifyCommandTest, ProvesWhatARecipeTrainsFor) {
   weft.write("pairs.jsonl", pairs), weft.write("questions.jsonl", questions);
   const std::string over = " --data.valid_fraction=0 --log.dir=kept --data.train=";
   const std::string of_pairs = over + "pairs.jsonl --preference.method=dpo";
-  // eps: Adam tells the rounding of a gradient that is all but zero from nothing else.
   const std::string of_answers =
-      over + "questions.jsonl --rl.method=dapo --rl.answers=2 --rl.updates=2 --rl.attempts=2 --optimizer.eps=1e-6";
+      over + "questions.jsonl --rl.method=dapo --rl.answers=2 --rl.updates=2 --rl.attempts=2";
   for (const std::string& more : {of_pairs, of_answers}) {
     const Outcome o = weft.run("verify r.toml --json --mesh dp=2,tp=2 --mesh pp=2,dp=2,zero=1" + more);
     ASSERT_EQ(o.status, 0) << o.err << o.out;
     for (const auto& row : lines_of(o.out)) {
       EXPECT_TRUE(row["pass"].get<bool>());
       EXPECT_GT(row["gradient"].get<double>(), 0);
+      EXPECT_LT(row["weight"].get<double>(), 2e-6);  // 1e-5 and more where Adam's epsilon is not the gradients'
       ASSERT_EQ(row.contains("same_answers"), more == of_answers);
       if (more == of_answers) EXPECT_GT(row["same_answers"].get<double>(), 0.9);
     }
