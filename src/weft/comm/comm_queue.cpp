@@ -8,8 +8,8 @@ constexpr std::chrono::seconds kIdle{1};  // everything that ends a sleep raises
 
 }  // namespace
 
-CommQueue::CommQueue(std::function<void(const Collective&)> run)
-    : run_(std::move(run)), thread_([this] { work(); }) {}
+CommQueue::CommQueue(std::function<void(const Collective&)> run, bool spins)
+    : run_(std::move(run)), spins_(spins), thread_([this] { work(); }) {}
 
 CommQueue::~CommQueue() {
   stop_.store(true);
@@ -34,7 +34,7 @@ void CommQueue::wait(uint32_t ticket) {
 void CommQueue::wait(uint32_t ticket, FunctionRef<void()> look_around) {
   constexpr std::chrono::milliseconds kLookAround{20};
   done_signal_.wait(
-      true, [&] { return is_done(ticket); },
+      spins_, [&] { return is_done(ticket); },
       [&] {
         look_around();
         return kLookAround;
@@ -49,13 +49,13 @@ void CommQueue::throw_failure(uint32_t ticket) {
 
 void CommQueue::wait_until_done(uint32_t ticket) {
   done_signal_.wait(
-      true, [&] { return is_done(ticket); }, [] { return kIdle; });
+      spins_, [&] { return is_done(ticket); }, [] { return kIdle; });
 }
 
 void CommQueue::work() {
   for (uint32_t ticket = 1;; ++ticket) {
     pushed_signal_.wait(
-        true, [&] { return pushed_.load() != ticket - 1 || stop_.load(); }, [] { return kIdle; });
+        spins_, [&] { return pushed_.load() != ticket - 1 || stop_.load(); }, [] { return kIdle; });
     if (pushed_.load() == ticket - 1) return;
     try {
       if (!has_failed_.load(std::memory_order_relaxed)) run_(ring_[ticket % kCapacity]);

@@ -15,7 +15,8 @@ namespace weft {
 // One thread pushes and waits. Nothing here allocates after construction.
 class CommQueue {
  public:
-  explicit CommQueue(std::function<void(const Collective&)> run);
+  // With `spins` false (more ranks than cores) both threads give the core away while they wait.
+  CommQueue(std::function<void(const Collective&)> run, bool spins);
   ~CommQueue();  // after all that was pushed has run
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
@@ -43,6 +44,7 @@ class CommQueue {
   void throw_failure(uint32_t ticket);
 
   std::function<void(const Collective&)> run_;
+  const bool spins_;
   std::array<Collective, kCapacity> ring_;
   std::atomic<uint32_t> pushed_{0}, done_{0};  // tickets, which may wrap around
   std::atomic<bool> stop_{false}, has_failed_{false};

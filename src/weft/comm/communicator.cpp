@@ -193,7 +193,8 @@ Pending Communicator::start(Collective call, Tensor out, Tensor in) {
     note(call, true, [&] { ticket = device_->start(call); });
     return Pending(*this, ticket, std::move(out), std::move(in));
   }
-  if (!queue_) queue_ = std::make_unique<CommQueue>([this](const Collective& c) { execute(c, true); });
+  if (!queue_)
+    queue_ = std::make_unique<CommQueue>([this](const Collective& c) { execute(c, true); }, has_core_for_each());
   return Pending(*this, queue_->push(call), std::move(out), std::move(in));
 }
 

@@ -141,6 +141,10 @@ class Communicator {
   // A transport that moves nothing needs no thread: started calls are over when they have begun.
   virtual bool has_thread() const { return true; }
 
+  // Whether this machine has a core for each of the job's ranks on it: else one that waits keeps another from its
+  // work.
+  virtual bool has_core_for_each() const { return true; }
+
   // To be called first by the destructor of each transport: ends the communication thread.
   void finish() noexcept;
 

@@ -44,13 +44,14 @@ std::unique_ptr<Mailbox::Message> Mailbox::find(int from, int tag) {
   return message;
 }
 
-void Mailbox::take(int rank, const Collective& recv, FunctionRef<std::chrono::nanoseconds()> before_sleep) {
+void Mailbox::take(int rank, const Collective& recv, bool spins,
+                   FunctionRef<std::chrono::nanoseconds()> before_sleep) {
   std::unique_ptr<Message> message;
   const auto is_here = [&] {  // may be asked again after it has said yes
     if (!message) message = find(recv.peer, recv.tag);
     return message != nullptr;
   };
-  signal_.wait(true, is_here, before_sleep);
+  signal_.wait(spins, is_here, before_sleep);
   if (message->send.bytes != recv.bytes || message->send.dtype != recv.dtype)
     throw Error("rank {} calls {}, rank {} calls {}; both must name the same size and dtype", recv.peer,
                 describe(message->send), rank, describe(recv));

@@ -16,8 +16,8 @@ class Mailbox {
   void put(int from, const Collective& send);
 
   // Copies the message into recv.out. Calls before_sleep(), which may throw, while there is none.
-  // Throws Error when the message has another size or dtype than `recv`.
-  void take(int rank, const Collective& recv, FunctionRef<std::chrono::nanoseconds()> before_sleep);
+  // `spins`: as of Signal::wait. Throws Error when the message has another size or dtype than `recv`.
+  void take(int rank, const Collective& recv, bool spins, FunctionRef<std::chrono::nanoseconds()> before_sleep);
 
   void wake() { signal_.raise(); }
 

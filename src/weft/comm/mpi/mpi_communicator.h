@@ -35,6 +35,7 @@ class MpiCommunicator final : public Communicator, private TeamHost {
   void check_alive() const override;
   std::chrono::nanoseconds before_sleep() override { return job_.make_progress(); }
   Watch watch() const override { return {options_.timeout, job_.progress(job_.rank()), job_.notes()}; }
+  bool has_core_for_each() const override { return job_.has_core_for_each(); }
   const RankProgress* progress_of(int rank) const override { return job_.progress(members_[size_t(rank)]); }
 
   MpiJob& job_;

@@ -23,7 +23,7 @@ NcclMessenger::NcclMessenger(Communicator& group, int peer, bool is_sender, int 
       stream_(stream),
       channels_(std::move(channels)),
       ready_(kEvents),
-      queue_([this](const Collective& call) { move(call); }) {
+      queue_([this](const Collective& call) { move(call); }, true) {
   const Tensor id = stream_.host_memory().empty(DType::u8, {int64_t(sizeof id_)});
   if (is_sender_) {
     check_nccl(ncclGetUniqueId(&id_), "begin a group");

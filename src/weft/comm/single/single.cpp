@@ -41,7 +41,7 @@ class SingleCommunicator final : public Communicator {
     if (job_->is_aborted) throw AbortedError("stopped: {}", job_->why);
     if (call.op == CommOp::send) return mailbox_.put(0, call);
     if (call.op == CommOp::recv)
-      return mailbox_.take(0, call, [&]() -> std::chrono::nanoseconds {
+      return mailbox_.take(0, call, true, [&]() -> std::chrono::nanoseconds {
         throw Error("{} (group {}): nothing was sent, and this is the only rank", describe(call), label());
       });
     if (call.bytes && call.out != call.in) std::memmove(call.out, call.in, call.bytes);

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAround{20};  // how soon a sleeping rank sees that the job is aborted
 
-bool has_core_for_each(int ranks) { return ranks <= int(std::thread::hardware_concurrency()); }
-
 }  // namespace
 
 ThreadsJob::ThreadsJob(int num_ranks, CommOptions options) : options_(options), progress_(size_t(num_ranks)) {
@@ -22,6 +20,8 @@ ThreadsJob::ThreadsJob(int num_ranks, CommOptions options) : options_(options), 
     notes_.push_back(&progress(rank));
   }
 }
+
+bool ThreadsJob::has_core_for_each() const { return progress_.size() <= std::thread::hardware_concurrency(); }
 
 void ThreadsJob::abort(std::string_view why) noexcept {
   const std::lock_guard lock(mutex_);
@@ -53,7 +53,7 @@ ThreadsCommunicator::ThreadsCommunicator(std::shared_ptr<ThreadsGroup> group, in
     : Communicator(group->label),
       group_(std::move(group)),
       rank_(rank),
-      team_(group_->board(), rank, group_->label, has_core_for_each(group_->size), *this) {
+      team_(group_->board(), rank, group_->label, group_->job->has_core_for_each(), *this) {
   set_own_progress(&group_->job->progress(group_->members[size_t(rank)]));
 }
 
@@ -99,7 +99,7 @@ void ThreadsCommunicator::receive(const Collective& call) {
   Watch watch = this->watch();
   const RankProgress* const sender = progress_of(call.peer);
   bool was_gone = false;  // before the mailbox was last looked into
-  group_->mailboxes[size_t(rank_)].take(rank_, call, [&] {
+  group_->mailboxes[size_t(rank_)].take(rank_, call, has_core_for_each(), [&] {
     check_alive();
     if (was_gone || watch.is_over(Watch::Clock::now())) fail_receive(call, was_gone);
     was_gone = sender->has_left();

@@ -18,6 +18,7 @@ class ThreadsJob {
   const CommOptions& options() const { return options_; }
   void abort(std::string_view why) noexcept;  // the first reason stays
   void check_alive() const;
+  bool has_core_for_each() const;
   RankProgress& progress(int world_rank) { return progress_[size_t(world_rank)]; }
   Watch watch(const RankProgress& own) const { return {options_.timeout, &own, notes_}; }
 
@@ -72,6 +73,7 @@ class ThreadsCommunicator final : public Communicator, private TeamHost {
   void check_alive() const override;
   std::chrono::nanoseconds before_sleep() override;
   const RankProgress* progress_of(int rank) const override;
+  bool has_core_for_each() const override { return group_->job->has_core_for_each(); }
   Watch watch() const override { return group_->job->watch(*progress_of(rank_)); }
 
   std::shared_ptr<ThreadsGroup> group_;
